@@ -50,8 +50,12 @@ class Launcher:
         ``mount_dir``: where the session's file system is for blind tasks, which cannot run without. ``watcher``: the
         program amfs-watcher, which ends what tasks have left when this process is killed. It says ``last_words`` if the kernel has killed
         processes meanwhile because memory had run out, of which ``kills`` tells (the file of a memory cgroup, or /proc/vmstat)."""
-    def set_context(self, context: int, base: str, env: Sequence[str]) -> None:
-        """Base directory and whole environment ("K=V") shared by the records that name this context. Replaces."""
+    def set_context(
+        self, context: int, base: str, env: Sequence[str], umask: int = -1, nice: int | None = None, limits: Sequence[int] = (),
+    ) -> None:
+        """Base directory and whole environment ("K=V") shared by the records that name this context. Replaces. PWD and OLDPWD in ``env``
+        do not count: the PWD of a task is where it starts. ``umask`` (-1: that of this process), ``nice`` (None: likewise, else as far as
+        it is allowed) and soft ``limits`` by number (``caller_limits``; up to the hard ones here) are for its processes."""
     def drop_context(self, context: int) -> None: ...
     def submit(self, records: Sequence[bytes]) -> None:
         """Queue records (copied). Raises ValueError naming the fault if one is malformed; then none is queued."""
@@ -60,16 +64,19 @@ class Launcher:
     ) -> list[tuple[Any, ...]]:
         """What ended since the last call, oldest first:
 
-        (serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss_kib, ((size, mtime_ns) per output), stdout, stderr, detail)
+        (serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss_kib, ((size, mtime_ns) per output), stdout, stderr, detail, facts)
 
-        and of a blind task one more, as csrc/launcher/attempts.h has it: (number of the attempt, ((kind, directory, name, inode) per file
-        that it made, ...), ((directory, name) per name that it looked for in vain, ...)).
+        where ``facts`` is None, or (places of the inputs in the record that were changed, path of the file with more of stdout than fits,
+        bytes of stdout in all, path of the kept sandbox, processes that the task left running and that were ended).
 
-        ``outcome`` is engine.states.Outcome: 0 OK, 1 EXIT (code = status), 2 SIGNAL (code = number), 3 TIME_LIMIT, 4 MISSING_OUTPUT
-        (detail names them), 5 INPUT_CHANGED (detail names them), 6 SETUP (code = errno, detail says what failed), 7 CANCELLED (never
-        started, or killed by kill()). Times are microseconds since the epoch. ``maxrss_kib`` 0: less than this process had, which the
-        kernel counts in, so not known. stdout, stderr: captured tails (stdout empty for a successful task unless WANT_OUTPUT: then its
-        first ``capture`` bytes, and if there were more, the whole is in ``log_dir`` and ``detail`` names the file).
+        A blind task has one field more, as csrc/launcher/attempts.h has it: (number of the attempt, ((kind, directory, name, inode) per
+        file that it made, ...), ((directory, name) per name that it looked for in vain, ...)).
+
+        ``outcome`` is engine.states.Outcome: 0 OK, 1 EXIT (code = status), 2 SIGNAL (code = number), 3 TIME_LIMIT, 4 MISSING_OUTPUT (or a
+        process left running had one open for writing), 5 INPUT_CHANGED, 6 SETUP (code = errno), 7 CANCELLED (never started, or killed by
+        kill()). Times are microseconds since the epoch. ``maxrss_kib`` 0: less than this process had, which the kernel counts in, so not
+        known. stdout, stderr: captured tails (stdout empty for a successful task unless WANT_OUTPUT: then its first ``capture`` bytes, and
+        if there were more, up to 16 MiB are in a file in ``log_dir``). ``detail`` is for people only.
         """
     def kill(self, serials: Sequence[int]) -> None:
         """Withdraw those not started, SIGTERM then (after 1 s) SIGKILL all processes of the others."""
@@ -95,10 +102,17 @@ class Copier:
     def copy(self, serial: int, source: str, destination: str, mode: int, *, directories: bool = True) -> None:
         """Copy a regular file: written beside the destination under a temporary name, given ``mode``, renamed. Missing parent
         directories are made when ``directories``. Bits of ``mode`` beyond its permissions: csrc/data/copier.h."""
-    def completions(self) -> list[tuple[int, str, int]]:
-        """(serial, error ("" = fine), bytes copied), oldest first."""
+    def completions(self) -> list[tuple[int, str, int, int]]:
+        """(serial, error ("" = fine), bytes copied, code), oldest first. ``error`` is for people; ``code`` is 0 or an errno, EBADMSG for a
+        source that is not what was written."""
     def stop(self) -> None:
         """End the threads; unfinished jobs complete with error "stopped". Repeatable."""
+
+def caller_limits() -> tuple[int, ...]:
+    """The soft limits of this process by number (-1: none, -2: not known); that of open files is what it was before amfs raised it."""
+
+def raise_files_limit() -> None:
+    """Raise the soft limit of open files to the hard one, for this process. Tasks get what it was."""
 
 def read_stored(key: bytes, id: int, node: int, incarnation: int, host: str, port: int, path: str, size: int) -> bytes:
     """For a client: the file at ``path`` (relative to its store) of ``node``, whose data server listens there. Raises OSError, ESTALE if it

@@ -103,4 +103,4 @@ def _completion(record: bytes) -> tuple[Any, ...]:
     (serial,) = struct.unpack_from("<Q", record, _SERIAL_AT)
     (outputs,) = struct.unpack_from("<I", record, _OUTPUTS_AT)
     now_us = time.time_ns() // 1000
-    return (serial, 0, 0, 0, now_us, now_us, 0, 0, ((10, 1),) * outputs, b"", b"", "")
+    return (serial, 0, 0, 0, now_us, now_us, 0, 0, ((10, 1),) * outputs, b"", b"", "", None)

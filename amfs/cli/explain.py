@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 WAITS_SHOWN = 5
 CHAIN_SHOWN = 6
 
+#: What a node says of a task that waits for another one, which it knows by its number.
+_WAITS = re.compile(r"\A(node \d+: waits for )task #(\d+)( to finish)\Z")
+
 
 @click.command()
 @click.argument("what", metavar="TASK|FILE")
@@ -80,7 +83,7 @@ def _explain_task(run: RunOf, what: str, file: str, session: str | None, timeout
         told.append(embedded)
     if session is not None or past is None or not past.header.store:
         nodes = _ask_nodes(index, session, timeout)
-        told += [re.sub(r"\btask #(\d+)\b", lambda found: _called(tasks, int(found[1])), line) for line in nodes]
+        told += [_WAITS.sub(lambda found: found[1] + _called(tasks, int(found[2])) + found[3], line) for line in nodes]
     return told
 
 

@@ -35,6 +35,7 @@ _MOMENT_S = 1.0
     default="auto",
     help="tasklist, jsonl, commands, usage, dax, pegasus, wfformat, makeflow, swift-t or swift-k; found by content when not given.",
 )
+@click.option("--shell", default="", metavar="NAME", help="Of command lines: have this shell, such as bash, run them. Default: /bin/sh.")
 @click.option("--strict", is_flag=True, help="Constructs that have no meaning here are faults, not remarks.")
 @click.option("--synthetic", is_flag=True, help="Replay: instead of its program every task reads, waits and writes as was recorded.")
 @click.option("--time-scale", type=click.FloatRange(0), metavar="X", help="With --synthetic: recorded times times this. Default: 1.")
@@ -122,6 +123,8 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
         if script and not given["synthetic"]:
             from amfs.cli.run_script import ScriptDriver
 
+            if given["shell"]:
+                raise UsageError("--shell is for lists of command lines, and this is a script")
             if given["files"] is not None:
                 raise UsageError("--files is for task lists, and this is a script")
             driver: Driver = ScriptDriver(file, options, progress, script, arguments, given, stream)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import signal
 import stat
@@ -20,11 +19,6 @@ from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, Fault, Telling, WorkflowError, told
 
 _NO_SPACE = os.strerror(errno.ENOSPC).encode()
-
-#: How the launcher says where it saved what a task printed, if that is more than goes into a message.
-_WHOLE = re.compile(
-    r"(?:; |\A)(?:all|(only the first) \d+ of) (\d+) bytes of stdout(?: \(.*?\))?: (/.*?)(?=; sandbox kept: |\Z)", re.DOTALL
-)
 
 if TYPE_CHECKING:
     from amfs.client.place import FilesPlace
@@ -147,7 +141,7 @@ class Driver:
             self.notes.append(f"trace written to {self.options.trace}")
         store = driver.context.store
         if store is not None and any(
-            result.outcome != Outcome.OUTPUT_LOST and _NO_SPACE in result.stderr + result.detail.encode("utf-8", "replace")
+            (result.outcome == Outcome.SETUP and result.code == errno.ENOSPC) or _NO_SPACE in result.stderr  # which is a guess
             for _, result in driver.tally.failures
         ):
             self.notes.append(f"files between tasks and sandboxes are in {store.path.parent}: if that is what is full, see --store")
@@ -175,10 +169,8 @@ class Driver:
 
     def _for_people(self, result: Any) -> Any:
         """The result as it will be true when this process has ended: with the last place of its sandbox, without a file that is gone."""
-        detail = _WHOLE.sub(lambda found: found[0] if result.tid in self.far else "", result.detail)
-        if self.sandboxes:
-            detail = re.sub(r"(; sandbox kept: )/.*(/[^/]+)\Z", lambda found: f"{found[1]}{self.sandboxes}{found[2]}", detail)
-        return msgspec.structs.replace(result, detail=detail)
+        sandbox = os.path.join(self.sandboxes, os.path.basename(result.sandbox)) if self.sandboxes and result.sandbox else result.sandbox
+        return msgspec.structs.replace(result, sandbox=sandbox, whole=result.whole if result.tid in self.far else "")
 
     def _load(self, past: Past | None) -> tuple[Any, Any, None]:
         from amfs.client.place import FilesPlace
@@ -199,7 +191,7 @@ class Driver:
             hashed = self.options.hashed_outputs
             workflow, plan = load_checked(
                 source, place, format=self.format, files=self.files, strict=strict,
-                prepare=None if past is None else lambda found: take_in_made(found, past, place.base, hashed),
+                shell=self.given["shell"], prepare=None if past is None else lambda found: take_in_made(found, past, place.base, hashed),
             )  # fmt: skip
             if plan.later:
                 self.expander = Expander(workflow, plan, place, hashed, self.progress.message)
@@ -254,7 +246,7 @@ class Driver:
 
         def follow() -> None:
             try:
-                for task in read_stream(stream, format=self.format, source=self.options.source, on_fault=fault):
+                for task in read_stream(stream, format=self.format, source=self.options.source, on_fault=fault, shell=self.given["shell"]):
                     loop.post(lambda task=task: self._add(driver, checker, task))  # type: ignore[misc]
             except AmfsError as error:
                 broken = error
@@ -319,21 +311,23 @@ class Driver:
         if whole:
             os.unlink(whole)
         if failed:
-            self.progress.task_failed(task.id, self._for_people(result).detail, result.stderr)
+            from amfs.runs.tally import told
+
+            self.progress.task_failed(task.id, told(self._for_people(result)), result.stderr)
 
     def _whole(self, task: Any, result: Any) -> str:
         """The file with all that a task wrote to stdout, if its result holds the beginning only."""
-        found = _WHOLE.search(result.detail)
-        if found is None:
+        if not result.whole:
             return ""
-        if os.path.isfile(found[3]):
-            if found[1]:
-                size = os.path.getsize(found[3])
+        if os.path.isfile(result.whole):
+            size = os.path.getsize(result.whole)
+            if size < result.stdout_bytes:
                 more = f"only the first {size} are passed on (declare a file to have more)"
-                self.progress.fault(f"task {task.id} printed {found[2]} bytes; {more}")
-            return found[3]
+                self.progress.fault(f"task {task.id} printed {result.stdout_bytes} bytes; {more}")
+            return str(result.whole)
         self.far.add(result.tid)
-        self.progress.fault(f"task {task.id} printed more than is passed on here; node {result.node} has {found[0].lstrip('; ')}")
+        where = f"all {result.stdout_bytes} bytes of stdout: {result.whole}"
+        self.progress.fault(f"task {task.id} printed more than is passed on here; node {result.node} has {where}")
         return ""
 
 

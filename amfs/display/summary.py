@@ -72,6 +72,7 @@ class Summary(msgspec.Struct):
     lost_nodes: list[int] = []  # nodes that were there and are so no more
     reruns: int = 0  # results beyond one for each task: what had been done, and was lost with a node
     spilled_bytes: int = 0  # of files that memory could not hold
+    left_processes: int = 0  # that tasks which ended well left running, and that were ended
     returned_bytes: int = 0  # of those, what was brought back into memory
     notes: list[str] = []  # further sentences for the person: journal kept, trace written, files kept …
 

@@ -313,7 +313,7 @@ class Dispatcher(Machine):
             if root is not None:  # the reduction fails as its part did
                 self._fail(number, run, run.records[root], msgspec.structs.replace(result, tid=root))
         if spec.outputs:
-            cause = result.detail if result.outcome == Outcome.UPSTREAM_FAILED else f"task #{spec.tid} failed"
+            cause = result.detail if result.outcome == Outcome.UPSTREAM_FAILED else m.failure_of(spec.tid)
             for shard, names in self.table.group(spec.outputs).items():
                 self.send(shard, m.Poison(number, tuple(names), cause))
         if spec.inputs:

@@ -35,7 +35,7 @@ class TimerFired(Struct, frozen=True):
 
 
 class TasksExited(Struct, frozen=True):
-    """Completions of the launcher, as the native tuples (see ``_native.pyi``: Launcher.completions)."""
+    """Completions of the launcher, as the native tuples (see ``_native.pyi``: Launcher.completions), without what blind tasks have more."""
 
     completions: list[tuple]  # type: ignore[type-arg]
     traces: Mapping[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}  # of blind tasks, by serial: paths missing, paths made

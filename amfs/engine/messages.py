@@ -9,6 +9,8 @@ the machine that measured them unless said otherwise; sizes are bytes.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 PROTOCOL_VERSION = 4
@@ -85,6 +87,8 @@ class RunInfo(Struct, frozen=True):
     capture_bytes: int = 65536  # of stdout and of stderr, per task, returned with the result
     want_output: bool = False  # send stdout and stderr of successful tasks back as well
     umask: int = 0o022
+    nice: int | None = None  # of the submitter; None: as the node
+    limits: tuple[int, ...] = ()  # its soft limits by number; -1: none, -2: not known
     default_retries: int = 0
     paths: dict[str, str] = {}  # shared inputs that are not where their names say -> absolute paths
     journal: str = ""  # mark of the journal that the run keeps, "": none. Of several runs with one journal only the last goes on
@@ -107,13 +111,32 @@ class Result(Struct, frozen=True):
     maxrss_kib: int = 0
     bytes_in: int = 0  # of the inputs that tasks made
     bytes_out: int = 0
-    detail: str = ""  # what failed, in words for a person
+    detail: str = ""  # what failed, in words for a person; nothing may be decided by them
     stdout: bytes = b""
     stderr: bytes = b""
     sizes: tuple[int, ...] = ()  # of the outputs
     bytes_fetched: int = 0  # of its inputs that came from other nodes on its account
     missing: tuple[str, ...] = ()  # a blind task that failed: paths in the session's file system that it looked for in vain
     made: tuple[str, ...] = ()  # a blind task that ended well: paths that have a file now
+    suspects: tuple[int, ...] = ()  # INPUT_CHANGED: other tasks that had the file at that time
+    whole: str = ""  # the file on its node with more of what it wrote to stdout than ``stdout`` has; "": there is none
+    stdout_bytes: int = 0  # of all that, if there is more
+    sandbox: str = ""  # where its sandbox was kept, on its node
+    left: int = 0  # processes that it left running, which were ended
+
+
+_THAT_FAILED = re.compile(r"task #(\d+) failed")
+
+
+def failure_of(tid: int) -> str:
+    """The cause of all that comes of the failure of a task."""
+    return f"task #{tid} failed"
+
+
+def task_that_failed(cause: str) -> int | None:
+    """The inverse; None for another cause. A sentence of somebody else's is never looked into: there may be names of files in it."""
+    found = _THAT_FAILED.fullmatch(cause)
+    return int(found[1]) if found is not None else None
 
 
 class FileAt(Struct, frozen=True):

@@ -286,7 +286,7 @@ class Submitter(Machine):
 
     def on_not_expanded(self, event: NotExpanded) -> None:
         assert self.hierarchy is not None
-        over = self.hierarchy.refused(event.tid, f"task #{event.tid} failed")
+        over = self.hierarchy.refused(event.tid, m.failure_of(event.tid))
         self._stand_over(event.tid, event.why, Outcome.SETUP)
         self._stands_over(over)
         if self.fail_fast and not self.ending:
@@ -353,7 +353,7 @@ class Submitter(Machine):
             self._tell_of_missed(tid)
         self.ended_log.append(result)
         if self.hierarchy is not None:
-            failed = "" if state[tid] == FINISHED else self.causes.get(tid, f"task #{tid} failed")
+            failed = "" if state[tid] == FINISHED else self.causes.get(tid, m.failure_of(tid))
             self._stands_over(self.hierarchy.ended(tid, failed))
 
     def on_lost(self, peer: int, message: m.Lost) -> None:
@@ -404,7 +404,7 @@ class Submitter(Machine):
 
     def _poison(self, keys: list[str], tid: int) -> None:
         """Nobody will ever make these files, or this token, of a task that has failed."""
-        cause = self.causes.get(tid, f"task #{tid} failed")
+        cause = self.causes.get(tid, m.failure_of(tid))
         for shard, names in self.table.group(keys).items():
             self.send(shard, m.Poison(self.run, tuple(names), cause))
 

@@ -39,7 +39,6 @@ from amfs.engine.worker_state import File, Run, TaskEntry
 from amfs.engine.workflow import some
 
 _DEFAULTS = m.Options()
-SUSPECTS_NAMED = 5
 READ_IN_PLACE = (Place.SPILLED, Place.RETURNING)
 
 
@@ -187,6 +186,7 @@ class Worker(Spilling):
         options = spec.options or _DEFAULTS
         root = self.store
         inputs: list[tuple[str, str]] = []
+        given = entry.given = []
         stamps: list[tuple[int, int]] = []
         outputs: list[tuple[str, str]] = []
         if options.unstaged:
@@ -200,10 +200,12 @@ class Worker(Spilling):
                     if is_token(short):
                         continue
                     if short[0] != "/" or deep:
+                        given.append(name)
                         inputs.append(("@" + shared_path(info.base, short, info.hashed_outputs), sandbox_name(short, info.base)))
                         stamps.append((0, 0))
                 else:
                     source = f"@{self.copy_path(file)}" if file.place in READ_IN_PLACE else store_path(root, scope, name)
+                    given.append(name)
                     inputs.append((source, sandbox_name(short, info.base) if deep else short))
                     stamps.append((file.size, file.mtime_ns))
             for name in spec.shared:
@@ -218,6 +220,7 @@ class Worker(Spilling):
                     inputs.append(("@" + path, sandbox_name(short, info.base)))
                 else:
                     continue
+                given.append(name)
                 stamps.append((0, 0))
             for name in spec.outputs:
                 short = name[cut:]
@@ -265,7 +268,7 @@ class Worker(Spilling):
     def on_exited(self, event: TasksExited) -> None:
         node = self.node
         self.memory.changed()
-        for serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss, made, stdout, stderr, detail in event.completions:
+        for serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss, made, stdout, stderr, detail, facts in event.completions:
             entry = self.inflight.pop(serial, None)
             if entry is None:
                 continue
@@ -284,6 +287,10 @@ class Worker(Spilling):
                 sum([size for size, _ in made]) if made else 0, detail, stdout, stderr, tuple([size for size, _ in made]) if made else (),
                 entry.bytes_fetched,
             )  # fmt: skip
+            changed: Sequence[int] = ()
+            if facts is not None:
+                changed, whole, stdout_bytes, sandbox, left = facts
+                result = msgspec.structs.replace(result, whole=whole, stdout_bytes=stdout_bytes, sandbox=sandbox, left=left)
             if serial in event.traces:
                 missing, new = event.traces[serial]
                 vain = f"{detail}; looked in vain for {some(missing[::-1])}" if missing else detail
@@ -293,8 +300,9 @@ class Worker(Spilling):
                     why = next((error for name, error in run.unstored.items() if name in spec.inputs), "")
                     result = msgspec.structs.replace(result, detail=f"{detail} ({why})" if why else detail)
                 if outcome == Outcome.INPUT_CHANGED:
-                    result = msgspec.structs.replace(result, detail=detail + self._suspects(run, result, spec))
-                    self._spoiled(run, spec, detail)
+                    keys = [entry.given[place] for place in changed]
+                    result = msgspec.structs.replace(result, suspects=self._suspects(run, result, keys))
+                    self._spoiled(run, keys)
                 self._move(entry, TaskEvent.WENT_WRONG)
                 self._end(entry, result)
                 continue
@@ -349,12 +357,10 @@ class Worker(Spilling):
             if file.waiting:
                 self._there(run, file, fresh)
 
-    def _suspects(self, run: Run, result: m.Result, spec: m.TaskSpec) -> str:
-        """An input was changed while a task read it, which need not have been this task. Names the others that had it at that time."""
-        cut, others = len(run.info.scope), set()
-        for name in (*spec.inputs, *spec.shared):
-            if name[cut:] not in result.detail:
-                continue
+    def _suspects(self, run: Run, result: m.Result, changed: Sequence[str]) -> tuple[int, ...]:
+        """Inputs were changed while a task read them, which need not have been this task. The others that had them at that time."""
+        others = set()
+        for name in changed:
             had = run.spoilers.setdefault(name, [])
             others |= {tid for tid, end_us in had if end_us >= result.start_us}
             had.append((result.tid, result.end_us))
@@ -363,21 +369,15 @@ class Worker(Spilling):
                 if entry.run is run and (name in entry.spec.inputs or name in entry.spec.shared):
                     others.add(entry.spec.tid)
         others.discard(result.tid)
-        if not others:
-            return ""
-        names = ", ".join(f"task #{tid}" for tid in sorted(others)[:SUSPECTS_NAMED])
-        more = f" and {len(others) - SUSPECTS_NAMED} more" if len(others) > SUSPECTS_NAMED else ""
-        return f" (or another task did that read it at the same time: {names}{more})"
+        return tuple(sorted(others))
 
-    def _spoiled(self, run: Run, spec: m.TaskSpec, detail: str) -> None:
-        """A task wrote on its input: this node's copy is worthless. Tasks that were to read it wait for another one, which a holder has
+    def _spoiled(self, run: Run, changed: Sequence[str]) -> None:
+        """A task wrote on its inputs: this node's copies are worthless. Tasks that were to read them wait for others, which a holder has
         or which the submitter has made again."""
-        for name in spec.inputs:
+        for name in changed:
             file = run.files.get(name)
-            short = name[len(run.info.scope):]
-            if file is None or file.state != FileState.LOCAL or short not in detail:
-                continue
-            self._give_up(run, file)
+            if file is not None and file.state == FileState.LOCAL:
+                self._give_up(run, file)
 
     # ── stealing ───────────────────────────────────────────────────────────────────────────────────
 

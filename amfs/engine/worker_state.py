@@ -43,13 +43,14 @@ class TaskEntry:
     """One task that this node has."""
 
     __slots__ = (
-        "askers", "bytes_fetched", "bytes_in", "flushing", "inputs", "missing", "moved", "result", "run", "serial", "spec", "state",
-        "unlocated",
+        "askers", "bytes_fetched", "bytes_in", "flushing", "given", "inputs", "missing", "moved", "result", "run", "serial", "spec",
+        "state", "unlocated",
     )  # fmt: skip
 
     def __init__(self, run: Run, spec: m.TaskSpec, moved: bool = False) -> None:
         self.run = run
         self.spec = spec
+        self.given: list[str] = []  # keys of the inputs as its record has them, while RUNNING
         self.inputs = spec.inputs  # a newer spec may name others when a reduction is planned anew
         self.moved = moved  # stolen, or forwarded to its data: stays here, or two nodes would pass it to and fro
         self.state = TaskState.INVALID

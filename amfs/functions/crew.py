@@ -27,6 +27,7 @@ from amfs.host.processes import host_id
 from amfs.net import call_stream as w
 from amfs.provision.daemon import node_environment
 from amfs.runs.api import Session
+from amfs.runs.tally import told
 
 if TYPE_CHECKING:
     from amfs.client.files import Files
@@ -451,7 +452,7 @@ class Crew:
         """In the thread of the run's loop."""
         result = handle.result
         assert result is not None
-        why = "\n  ".join([result.detail, *result.stderr.decode("utf-8", "replace").strip().splitlines()[-5:]])
+        why = "\n  ".join([told(result), *result.stderr.decode("utf-8", "replace").strip().splitlines()[-5:]])
         self.tell(c.WorkerEnded(int(handle.id), why))
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────

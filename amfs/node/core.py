@@ -265,12 +265,13 @@ class NodeCore:
         serial, outcome = completion[:2]
         if effect.error is not None:
             why = f"what it made could not be published: {in_words(effect.error)}"
-            completion = (serial, int(outcome or Outcome.SETUP), *completion[2:11], "; ".join(filter(None, (completion[11], why))))
+            why = "; ".join(filter(None, (completion[11], why)))
+            completion = (serial, int(outcome or Outcome.SETUP), *completion[2:11], why, *completion[12:])
             self.staged.append(TasksExited([completion]))
             return
         if traces.doubted:
             why = f"exit status 0, but a file that its command line names was not there: {printable(traces.missing[0])}"
-            completion = (serial, int(Outcome.EXIT), *completion[2:11], why)
+            completion = (serial, int(Outcome.EXIT), *completion[2:11], why, *completion[12:])
         self.staged.append(TasksExited([completion], {serial: (traces.missing, traces.made)}))
 
     def _new_view(self, now: float, out: list[Effect], local: deque[m.Message]) -> None:

@@ -6,15 +6,13 @@ in the foreground).
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
-import resource
 import signal
 from urllib.parse import urlsplit
 
-from amfs._native import Meta
+from amfs._native import Meta, raise_files_limit
 from amfs.display.progress import size_text
 from amfs.engine.messages import Leave, Member
 from amfs.fs.vfs.machine import FileSystem
@@ -69,9 +67,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
         node_io = NodeIO(store, max(1, slots), memory_for_tasks=config.memory, files=files, mounts=mounts, limits=limits)
         # After the launcher has seen what tasks get. A node may have connections to thousands of others.
-        with contextlib.suppress(OSError, ValueError):
-            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        raise_files_limit()
         files.spill_to(limits, node_io.spilled.make)
         me = Member(config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port)
         fs = FileSystem(config.node, meta, (os.geteuid(), os.getegid()), config.replicas)

@@ -64,24 +64,19 @@ INLINE_BYTES_MAX = 1 << 16
 CONTENT_BYTES_MAX = 8 << 20  # of file content in one message
 ROOM_EVERY_S = 0.05  # how often is looked how full the memory is,
 OTHERS_EVERY_S = 1.0  # and how often how much of that the file system has, which may have to be counted
-_OWN_FAULTS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS))
+#: Faults of the place where a file was to be written, not of where it came from.
+_OWN_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS)
 _SERIAL = struct.Struct("<8xQ")
 _FLAGS = struct.Struct("<4xI")
 CHECKED_DAMAGED = 2  # of check_file
-DAMAGED = "is damaged: its content is not what was written"  # so ends what the copier says of such a file
 KILLS_TOGETHER_S = 2.0  # tasks that are killed so shortly after the kernel killed some are taken for those
 _KILLED = (9, 128 + 9)  # the signal, and how a shell says that what it ran got it
 _DETAIL = 11  # where a completion of the launcher has its words,
-_TRACES = 12  # and where what a blind task did
+_TRACES = 13  # and where what a blind task did
 
 
-def _is_own(error: str) -> bool:
-    """Is this a fault of the place where a file was to be written, not of where it came from?"""
-    return bool(error) and any(words in error for words in _OWN_FAULTS)
-
-
-def _job_done(serial: int, error: str, size: int) -> JobDone:
-    return JobDone(serial, error, size, _is_own(error), damaged=error.endswith(DAMAGED))
+def _job_done(serial: int, error: str, size: int, code: int) -> JobDone:
+    return JobDone(serial, error, size, code in _OWN_FAULTS, damaged=code == errno.EBADMSG)
 
 
 def _serial_of(record: bytes) -> int:
@@ -283,7 +278,7 @@ class NodeIO:
                     self._not_started(record, Outcome.SETUP, f"cannot be started: {error}")
 
     def _not_started(self, record: bytes, outcome: Outcome, why: str) -> None:
-        ended = (_serial_of(record), int(outcome), 0, -1, 0, 0, 0, 0, (), b"", b"", why)
+        ended = (_serial_of(record), int(outcome), 0, -1, 0, 0, 0, 0, (), b"", b"", why, None)
         self.immediate.append(TasksExited([ended]))
 
     def kill(self, effect: Kill) -> None:
@@ -295,8 +290,9 @@ class NodeIO:
         self.launcher.kill(effect.serials)
 
     def open_run(self, effect: OpenRun) -> None:
-        self.launcher.set_context(effect.run, effect.info.base, effect.info.env)
-        self.umask = effect.info.umask
+        info = effect.info
+        self.launcher.set_context(effect.run, info.base, info.env, info.umask, info.nice, info.limits)
+        self.umask = info.umask
         if self.files is not None:
             self.files.umask = self.umask
 

@@ -94,8 +94,8 @@ class SpillDirectory:
         """Readable when a copy has ended; -1: none was begun yet."""
         return -1 if self._copier is None else self._copier.fd
 
-    def completions(self) -> list[tuple[int, str, int]]:
-        """(serial, error, bytes) of the copies that ended since the last call."""
+    def completions(self) -> list[tuple[int, str, int, int]]:
+        """(serial, error, bytes, code) of the copies that ended since the last call."""
         return [] if self._copier is None else self._copier.completions()
 
     def make(self) -> None:

@@ -219,7 +219,9 @@ class Batch:
         if result.outcome == Outcome.UPSTREAM_FAILED or (result.outcome and self.cancelled):
             return
         if result.outcome:
-            self.tell(q.TaskFailed(task.id, _with_command(task, result).detail, result.stderr))
+            from amfs.runs.tally import told
+
+            self.tell(q.TaskFailed(task.id, told(_with_command(task, result)), result.stderr))
         if result.stdout or (result.stderr and not result.outcome):
             self.tell(q.TaskOutput(task.id, result.stdout, b"" if result.outcome else result.stderr))
 

@@ -32,6 +32,7 @@ from amfs.runs.driver import RunDriver, exit_code_of
 from amfs.runs.interrupts import watch
 from amfs.runs.journal import read
 from amfs.runs.live import LiveRun
+from amfs.runs.tally import told
 
 if TYPE_CHECKING:
     from amfs.display.html import Drawing
@@ -250,7 +251,7 @@ class Handle:
 
         result = self.result
         about = f", node {result.node}, {(result.end_us - result.start_us) / 1e6:.3g} s" if result is not None and result.start_us else ""
-        failure = (result.detail, result.stderr) if result is not None and result.outcome else None
+        failure = (told(result), result.stderr) if result is not None and result.outcome else None
         return task_html(self.task.id, self.state + about, self.task.argv, failure)
 
 
@@ -334,7 +335,7 @@ class Session:
     def _ended(self, task: Task, result: Result) -> None:
         handle = self._handles[result.tid]
         if result.outcome and self._show and result.outcome != Outcome.UPSTREAM_FAILED:
-            self._progress.task_failed(task.id, result.detail, result.stderr)
+            self._progress.task_failed(task.id, told(result), result.stderr)
         with self._changed:
             handle.result = result
             handle._done = True
@@ -449,7 +450,7 @@ class Session:
         result = handle.result
         assert result is not None
         tail = result.stderr.decode("utf-8", "replace").strip().splitlines()[-5:]
-        return "\n  ".join([f"task {handle.id}: {result.detail}", *tail])
+        return "\n  ".join([f"task {handle.id}: {told(result)}", *tail])
 
     def read(self, name: str) -> bytes:
         """The content of a file that a task of this session made, wherever it is. Raises FileNotFoundError when none has made it, and

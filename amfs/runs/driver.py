@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from amfs._native import caller_limits
 from amfs.display.summary import Snapshot, Summary
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
@@ -115,6 +116,8 @@ class RunDriver:
             data_aware=options.data_aware,
             want_output=options.want_output,
             umask=umask(),
+            nice=os.getpriority(os.PRIO_PROCESS, 0),
+            limits=caller_limits(),
             paths=plan.paths,
             journal=mark if context.core is None else "",  # an embedded node has no other run
             life=life,

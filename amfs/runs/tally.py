@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 import posixpath
-import re
 import resource
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -22,8 +22,9 @@ from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 
 FAILURES_KEPT = 100
-_BY_NUMBER = re.compile(r"\btask #(\d+)\b")
-_DETAIL_NAMES_TASKS = (Outcome.UPSTREAM_FAILED, Outcome.INPUT_CHANGED)
+SUSPECTS_NAMED = 5
+LEFT_NAMED = 5
+OUTPUT_MAX = 16 << 20  # of what a task prints, a node keeps no more (csrc/launcher/catch.h)
 
 
 def stage_of(task: Task) -> str:
@@ -34,6 +35,21 @@ def stage_of(task: Task) -> str:
 @functools.lru_cache(1024)  # a million tasks have few labels
 def _base_name(label: str) -> str:
     return posixpath.basename(label) or label
+
+
+def left_in_words(left: int) -> str:
+    return "left 1 process running, which was ended" if left == 1 else f"left {left} processes running, which were ended"
+
+
+def told(result: m.Result) -> str:
+    """Why it failed, with the places of what its node keeps of it."""
+    words = [result.detail] if result.detail else []
+    if result.whole:
+        whole = "all" if result.stdout_bytes <= OUTPUT_MAX else f"the first {OUTPUT_MAX} (declare a file for it to have more) of"
+        words.append(f"{whole} {result.stdout_bytes} bytes of stdout: {result.whole}")
+    if result.sandbox:
+        words.append(f"sandbox kept: {result.sandbox}")
+    return "; ".join(words)
 
 
 class Counts(msgspec.Struct):
@@ -66,6 +82,7 @@ class Tally:
         self.counted = bytearray()  # by task: 1 + the column of its stage in which it counts; 0: it has not ended
         self.failures: list[tuple[int, m.Result]] = []  # the first that failed by themselves
         self.failures_omitted = 0
+        self.left: dict[int, int] = {}  # tasks that ended well and left processes running -> how many
         self.reruns = 0  # results of tasks that had ended before: their files were lost with a node
         self.lost_nodes: list[int] = []
         self.news: list[str] = []  # sentences about nodes, for the person, at once
@@ -92,11 +109,12 @@ class Tally:
             stage = self.stages[label] = Counts([0, 0, 0])
         first = self._count(result, stage)
         if not result.outcome:
+            if result.left:
+                self.left[result.tid] = result.left
             if result.bytes_out and first:
                 self._count_output(task, result, label, stage)
         else:
-            if result.outcome in _DETAIL_NAMES_TASKS:
-                result = msgspec.structs.replace(result, detail=self.in_words(result.detail))
+            result = msgspec.structs.replace(result, detail=self._why(result))
             if result.outcome != Outcome.UPSTREAM_FAILED:
                 if len(self.failures) < FAILURES_KEPT:
                     self.failures.append((result.tid, result))
@@ -140,9 +158,24 @@ class Tally:
                 self.stages[label].to_shared += size
 
     def in_words(self, cause: str) -> str:
-        """The dispatchers know tasks by number; people know them by id."""
-        tasks = self.tasks
-        return _BY_NUMBER.sub(lambda found: f"task {tasks[int(found[1])].id}" if int(found[1]) < len(tasks) else found[0], cause)
+        """Why a file will never be. A dispatcher knows the task that failed by its number; people know it by its id."""
+        tid = m.task_that_failed(cause)
+        return cause if tid is None or tid >= len(self.tasks) else f"task {self.tasks[tid].id} failed"
+
+    def _why(self, result: m.Result) -> str:
+        """Why a task failed, with the ids of other tasks that had to do with it."""
+        if result.outcome == Outcome.UPSTREAM_FAILED:
+            return self.in_words(result.detail)
+        others = result.suspects
+        names = ", ".join(f"task {self.tasks[tid].id}" for tid in others[:SUSPECTS_NAMED] if tid < len(self.tasks))
+        more = f" and {len(others) - SUSPECTS_NAMED} more" if len(others) > SUSPECTS_NAMED else ""
+        suspects = f" (or another task did that read it at the same time: {names}{more})" if names else ""
+        return f"{result.detail}{suspects}{f'; {left_in_words(result.left)}' if result.left else ''}"
+
+    def _left(self) -> list[str]:
+        notes = [f"task {self.tasks[tid].id} {left_in_words(left)}" for tid, left in islice(self.left.items(), LEFT_NAMED)]
+        more = len(self.left) - LEFT_NAMED
+        return [*notes, f"{more} more {'task' if more == 1 else 'tasks'} left processes running, which were ended"] if more > 0 else notes
 
     # ── told ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -165,15 +198,15 @@ class Tally:
         failures = [
             Failure(
                 self.tasks[tid].id,
-                result.detail,
+                told(result),
                 result.stderr.decode("utf-8", "replace"),
                 f"{self.source}:{self.tasks[tid].line}" if self.source and self.tasks[tid].line else "",
                 result.node,
             )
             for tid, result in self.failures
         ]
-        told = "\n".join(failure.what for failure in failures)
-        untold = [error for error in self.flush_errors if error.partition(": ")[2] not in told]
+        said = "\n".join(failure.what for failure in failures)
+        untold = [error for error in self.flush_errors if error.partition(": ")[2] not in said]
         if lost := self.lost_nodes:
             nodes = f"node {lost[0]} was" if len(lost) == 1 else f"nodes {', '.join(map(str, lost))} were"
             untold.insert(0, f"{nodes} lost on the way; {self.reruns} {'task' if self.reruns == 1 else 'tasks'} had to run again")
@@ -198,7 +231,8 @@ class Tally:
             reruns=self.reruns,
             spilled_bytes=spilled,
             returned_bytes=returned,
-            notes=[*notes, *untold[:10]],
+            left_processes=sum(self.left.values()),
+            notes=[*notes, *self._left(), *untold[:10]],
         )
 
     def _stages(self, submitter: Submitter) -> dict[str, Stage]:

@@ -20,6 +20,7 @@ from amfs.display.summary import json_safe
 from amfs.engine.messages import Result
 from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, UsageError
+from amfs.runs.tally import told
 
 RUN_PID = 1 << 30
 """Process id under which the counters of the whole run stand; nodes count from 0."""
@@ -80,9 +81,11 @@ class TraceWriter:
         args.update(read=result.bytes_in, fetched=result.bytes_fetched, written=result.bytes_out)
         if not ok:
             args["code"] = result.code
-            args["detail"] = result.detail
+            args["detail"] = told(result)
             if result.stderr:
                 args["stderr"] = result.stderr[-2000:].decode("utf-8", "replace")
+        if result.left:
+            args["left_processes"] = result.left
         if result.attempt:
             args["attempt"] = result.attempt
         if result.cpu_us:

@@ -243,14 +243,15 @@ class NodeIO:
             if stamp is not None:
                 self.given.setdefault(task.serial, {})[source] = stamp
 
-    def _take_back(self, serial: int) -> list[str]:
-        """The task has ended: inputs of it on shared storage that are others by now. In the store that must never happen."""
-        changed: list[str] = []
-        for source, stamp in self.given.pop(serial, {}).items():
+    def _take_back(self, task: Started) -> list[int]:
+        """The task has ended: places of its inputs on shared storage that are others by now. In the store that must never happen."""
+        changed: list[int] = []
+        given = self.given.pop(task.serial, {})
+        for place, (source, _) in enumerate(task.inputs):
             now = self._stamp_of(source)
-            if now is not None and now != stamp:
+            if now is not None and source in given and now != given[source]:
                 assert source.startswith("@"), f"{source} was made again on node {self.node.id} over the one that a task reads"
-                changed.append(source[1:])
+                changed.append(place)
         return changed
 
     def _check_inputs(self, tid: int, inputs: tuple[tuple[str, str], ...]) -> None:
@@ -320,7 +321,7 @@ class NodeIO:
             self.free_slots.append(slot)
         now = self.world.now
         made: tuple[tuple[int, int], ...] = ()
-        changed = self._take_back(serial)
+        changed = self._take_back(task)
         if changed:
             outcome, code = int(Outcome.INPUT_CHANGED), 0
         if outcome == Outcome.OK:
@@ -331,11 +332,13 @@ class NodeIO:
             if task.tid in self.workload.blind:
                 self.workload.went_well[task.tid] = self.workload.went_well.get(task.tid, 0) + 1
                 self.world.names.update(dict.fromkeys(self.workload.blind[task.tid].makes))
-        detail = f"changed its input: {', '.join(changed)}" if changed else f"exit status {code}" if outcome else ""
+        names = ", ".join(task.inputs[place][0][1:] for place in changed)
+        detail = f"changed its input: {names}" if changed else f"exit status {code}" if outcome else ""
+        facts = (tuple(changed), "", 0, "", 0) if changed else None
         times = (int(begin * 1e6), int(now * 1e6))
         blind = self.workload.blind.get(task.tid)
         traces = {serial: (missing, () if outcome else blind.makes)} if blind is not None else {}
-        self.node.arrive(("event", TasksExited([(serial, outcome, code, slot, *times, 0, 0, made, b"", b"", detail)], traces)))
+        self.node.arrive(("event", TasksExited([(serial, outcome, code, slot, *times, 0, 0, made, b"", b"", detail, facts)], traces)))
         self._fill()
 
     def _publish(self, task: Started) -> tuple[tuple[int, int], ...]:
@@ -355,7 +358,8 @@ class NodeIO:
         if cancelled:
             self.queue = deque(task for task in self.queue if task.serial not in serials)
             now_us = int(self.world.now * 1e6)
-            done = [(task.serial, int(Outcome.CANCELLED), 0, 0, now_us, now_us, 0, 0, (), b"", b"", "withdrawn") for task in cancelled]
+            facts = (int(Outcome.CANCELLED), 0, 0, now_us, now_us, 0, 0, (), b"", b"", "withdrawn", None)
+            done = [(task.serial, *facts) for task in cancelled]
             self._later(self.world.now, ("event", TasksExited(done)))
         for serial in effect.serials:
             if serial in self.running:

@@ -1,8 +1,8 @@
 """Plain lists of command lines, one a line with nothing declared, and AMFS Shell's form that declares its files at the end. Pure.
 
 A plain command runs in the directory where the user stands. It is started directly if its line means the same to us as to a shell, else
-by ``/bin/sh -c``. ``prog in out -if in … -of out …`` names its inputs and outputs: such a task is staged, and the program does not
-see the two lists.
+by ``/bin/sh -c``, or by the shell that was asked for (``--shell``, or a line ``#amfs shell NAME``). ``prog in out -if in … -of out …``
+names its inputs and outputs: such a task is staged, and the program does not see the two lists.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import re
 
 from amfs.engine.workflow import Task
 from amfs.patterns import pattern
+from amfs.translate.bash_only import INSTEAD, bash_only
 from amfs.translate.reader import Reader
 from amfs.translate.shell_quoting import Malformed, QuotingError, Word, split, trim
 
 SHELL = "/bin/sh"
+PRAGMA = "#amfs "
+PLAIN_SHELLS = frozenset(("sh", "dash", "ash", "busybox", "posh", "yash"))
 
 #: Lines in which nothing but quoting needs a shell: no operators, expansions, globs or braces outside of quotes.
 _DIRECT = pattern(
@@ -40,18 +43,23 @@ _LIST = pattern(r"(?:(?<=[ \t])|\A)-(?:if|of)(?=[ \t]|\Z)")
 
 class CommandReader(Reader):
     """Reads command lines; tasks are numbered from 1. ``usage``: True: every ``-if`` and ``-of`` declares files; False: none does;
-    None: where it can hardly mean anything else (``-if`` is there, or what follows ``-of`` also stands in the command).
+    None: where it can hardly mean anything else (``-if`` is there, or what follows ``-of`` also stands in the command). ``shell`` runs
+    the lines that need one. ``sh``: the name of the program that /bin/sh is here.
     """
 
-    def __init__(self, source: str, usage: bool | None = None) -> None:
+    def __init__(self, source: str, usage: bool | None = None, shell: str = "", sh: str = "sh") -> None:
         super().__init__(source)
         self._usage = usage
         self._count = 0
+        self._shell = shell or SHELL
+        self._sh = sh
 
     def text(self, text: str, first: int) -> None:
         for number, line in enumerate(text.split("\n"), first):
             bare = trim(line)
             if not bare or bare[0] == "#":
+                if bare.startswith(PRAGMA):
+                    self._pragma(bare, number)
                 continue
             self._count += 1
             try:
@@ -60,25 +68,45 @@ class CommandReader(Reader):
                 self.fault(number, str(error), line)
         self.bound()
 
+    def _pragma(self, line: str, number: int) -> None:
+        words = line.split()
+        if len(words) == 3 and words[1] == "shell":
+            self._shell = words[2]
+        else:
+            self.fault(number, f"of {PRAGMA.strip()} there is here: '#amfs shell NAME', which has the lines below run by that shell")
+
+    def _argv(self, line: str) -> tuple[list[str], str]:
+        argv, label = command_argv(line, self._shell)
+        name = posixpath.basename(self._shell)
+        real = self._sh if name == "sh" else name
+        if argv[0] == self._shell and argv[1:] == ["-c", line] and real in PLAIN_SHELLS and (found := bash_only(line)):
+            whose = f"{self._shell} is {real} here, which" if real != name else self._shell
+            bash = "or have bash run the lines (amfs run --shell bash, or a line '#amfs shell bash' above)"
+            raise Malformed(f"{whose} does not know {found} of bash: {INSTEAD[found]}; {bash}")
+        return argv, label
+
     def _task(self, line: str, task_id: str, number: int) -> Task:
         if self._usage is None and _NO_PROGRAM.match(line):
             raise Malformed(f"{line.split()[0]!r} is no command (--format commands runs every line)")
         declared = _declared(line, self._usage)
         if declared is None:
-            argv, label = command_argv(line)
+            argv, label = self._argv(line)
             return Task(task_id, self._shared(argv), label=self.share(label), staged=False, line=number)
         command, inputs, outputs = declared
         if not command:
             raise Malformed("there is no command before -if and -of")
-        argv, label = command_argv(command)
+        argv, label = self._argv(command)
         return Task(task_id, self._shared(argv), self._shared(inputs), self._shared(outputs), label=self.share(label), line=number)
 
     def _shared(self, words: list[str]) -> tuple[str, ...]:
         return tuple([self.share(word) for word in words])
 
 
-def command_argv(line: str) -> tuple[list[str], str]:
-    """argv of a command line, and a label where the program's name would say nothing. Raises Malformed for quotes that do not match."""
+def command_argv(line: str, shell: str = SHELL) -> tuple[list[str], str]:
+    """argv of a command line (``shell`` runs it if it needs one), and a label where the program's name would say nothing.
+
+    Raises Malformed for quotes that do not match.
+    """
     if _DIRECT.fullmatch(line):
         words = split(line, ansi=False)
         first = words[0]
@@ -87,7 +115,7 @@ def command_argv(line: str) -> tuple[list[str], str]:
     else:
         _check_quotes(line)
     name = re.match(r"[\w./+-]+(?=[ \t]|\Z)", line)
-    return [SHELL, "-c", line], posixpath.basename(name[0]) if name else ""
+    return [shell, "-c", line], posixpath.basename(name[0]) if name else ""
 
 
 def _check_quotes(line: str) -> None:

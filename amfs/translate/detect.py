@@ -44,6 +44,10 @@ FORMATS = ("auto", "tasklist", "jsonl", "commands", "usage", "filelist", *DOCUME
 _CHUNK = 1 << 20
 
 
+#: Lists of command lines, and whether -if and -of declare files in them (None: it shows).
+COMMANDS = {"commands": False, "usage": True, "auto-commands": None}
+
+
 def make_document_reader(format: str, source: str) -> DocumentReader:
     """The reader of a format of DOCUMENTS. Raises UsageError if this installation cannot read it."""
     import importlib
@@ -56,8 +60,10 @@ def make_document_reader(format: str, source: str) -> DocumentReader:
     return reader
 
 
-def make_reader(format: str, source: str) -> Reader:
-    """The reader of a format (not "auto")."""
+def make_reader(format: str, source: str, shell: str = "") -> Reader:
+    """The reader of a format (not "auto"). ``shell``: for lists of command lines, as ``CommandReader`` has it."""
+    if shell and format not in COMMANDS:
+        raise UsageError(f"--shell is for lists of command lines, and {source} is none ({format})")
     if format == "tasklist":
         return tasklist.TaskListReader(source)
     if format == "jsonl":
@@ -66,9 +72,8 @@ def make_reader(format: str, source: str) -> Reader:
         return JsonLinesReader(source)
     if format == "filelist":
         return filelist.FileListReader(source)
-    if format in ("commands", "usage", "auto-commands"):
-        usage = {"commands": False, "usage": True, "auto-commands": None}[format]
-        return commands.CommandReader(source, usage)
+    if format in COMMANDS:
+        return commands.CommandReader(source, COMMANDS[format], shell, os.path.basename(os.path.realpath(commands.SHELL)))
     raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
 
 
@@ -76,11 +81,12 @@ class Parser:
     """Takes bytes as they come; gives tasks as soon as their lines are complete. Never waits for more than the first line to
     know the format."""
 
-    def __init__(self, source: str, format: str = "auto") -> None:
+    def __init__(self, source: str, format: str = "auto", shell: str = "") -> None:
         self.source = source
         self.format = format
+        self.shell = shell
         self.faults: list[Fault] = []
-        self._reader = make_reader(format, source) if format != "auto" else None
+        self._reader = make_reader(format, source, shell) if format != "auto" else None
         self._parts: list[bytes] = []  # of the line that is not complete yet
         self._part_bytes = 0
         self._waiting: list[str] = []  # text seen before the format was known
@@ -91,7 +97,7 @@ class Parser:
     @property
     def reader(self) -> Reader:
         if self._reader is None:
-            self._reader = make_reader("auto-commands", self.source)
+            self._reader = make_reader("auto-commands", self.source, self.shell)
         return self._reader
 
     def feed(self, data: bytes) -> None:
@@ -169,7 +175,7 @@ class Parser:
                 self.faults = [Fault(self.source, 0, str(error))]  # what is wrong with a single line of it is no news
                 return
             self.format = found
-            self._reader = make_reader("auto-commands" if found == "commands" else found, self.source)
+            self._reader = make_reader("auto-commands" if found == "commands" else found, self.source, self.shell)
             first = self._waiting_from
             for text in taken(self._waiting):
                 self._reader.text(text, first)
@@ -264,9 +270,10 @@ def load_checked(
     strict: bool = False,
     prepare: Callable[[Workflow], None] | None = None,
     arguments: Sequence[str] = (),
+    shell: str = "",
 ) -> tuple[Workflow, Plan]:
     """``load`` and ``amfs.engine.checks.check`` in one go: WorkflowError has the faults of both. ``prepare`` is called in between."""
-    workflow, faults, suspects = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments)
+    workflow, faults, suspects = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments, shell=shell)
     if prepare is not None and not faults:
         prepare(workflow)
     with _quiet_gc():
@@ -281,9 +288,10 @@ def read(
     name: str = "",
     strict: bool = False,
     arguments: Sequence[str] = (),
+    shell: str = "",
 ) -> Loaded:
     """``load`` without raising for faults."""
-    reader, title, found = _read_all(source, format, arguments)
+    reader, title, found = _read_all(source, format, arguments, shell)
     faults = reader.all_faults()
     if found == "filelist":
         faults.append(Fault(title, 0, "this is a file list; give the task list, and this beside it with --files"))
@@ -309,7 +317,7 @@ def read(
     return Loaded(workflow, faults, reader.suspects)
 
 
-def _read_all(source: Source, format: str, arguments: Sequence[str] = ()) -> tuple[Reader, str, str]:
+def _read_all(source: Source, format: str, arguments: Sequence[str] = (), shell: str = "") -> tuple[Reader, str, str]:
     """(reader, title, format found) of a text read to its end."""
     if format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
@@ -321,6 +329,8 @@ def _read_all(source: Source, format: str, arguments: Sequence[str] = ()) -> tup
             del head
             data = chain(taken(pieces), _chunks(file))
             if found:
+                if shell:
+                    raise UsageError(f"--shell is for lists of command lines, and {title} is none ({found})")
                 document = make_document_reader(found, title)
                 document.arguments = arguments
                 for piece in data:
@@ -331,7 +341,7 @@ def _read_all(source: Source, format: str, arguments: Sequence[str] = ()) -> tup
                 return document, title, found
             if arguments:
                 raise UsageError(f"{title} is no script, so it takes no arguments")
-            parser = Parser(title, format)
+            parser = Parser(title, format, shell)
             for piece in data:
                 parser.feed(piece)
             parser.finish()
@@ -418,6 +428,7 @@ def read_stream(
     format: str = "auto",
     source: str = "",
     on_fault: Callable[[Fault], None] | None = None,
+    shell: str = "",
 ) -> Iterator[Task]:
     """The tasks of a pipe or file as their lines arrive, complete (``engine.workflow.complete``); ends when the other side closes it.
 
@@ -425,7 +436,7 @@ def read_stream(
     A caller with a poll loop of its own drives a ``Parser`` instead.
     """
     binary, title, _ = _open(file)
-    parser = Parser(source or title, format)
+    parser = Parser(source or title, format, shell)
     read = getattr(binary, "read1", binary.read)
     ended = False
     while not ended:

@@ -196,8 +196,8 @@ def _is_code(lines: list[str]) -> bool:
 def sniff(text: str, source: str = "") -> str:
     """The format of a text of whole lines, from its first lines. Raises Undetected."""
     lines = [line.strip(" \t\r") for line in text.split("\n", 4 * _SAMPLE_LINES)[: 4 * _SAMPLE_LINES]]
-    if any(line.startswith(tasklist.PRAGMA) for line in lines):
-        return "tasklist"
+    if said := [line for line in lines if line.startswith(tasklist.PRAGMA)]:
+        return "commands" if all(line.split()[1:2] == ["shell"] for line in said) else "tasklist"
     for line in lines:
         if line.startswith("#!"):
             raise Undetected("this is a script; to run each of its lines as a task of its own, say --format commands")

@@ -64,7 +64,7 @@ static PyObject *copier_object_completions(copier_object *self, PyObject *unused
         const char *error = done->error != NULL ? done->error : "";
         /* not surrogateescape: the text is for people and terminals, and cannot be opened */
         PyObject *text = PyUnicode_DecodeUTF8(error, (Py_ssize_t)strlen(error), "backslashreplace");
-        PyObject *entry = text == NULL ? NULL : Py_BuildValue("(KNK)", (ull)done->serial, text, (ull)done->bytes);
+        PyObject *entry = text == NULL ? NULL : Py_BuildValue("(KNKi)", (ull)done->serial, text, (ull)done->bytes, done->code);
         if (entry == NULL || PyList_Append(result, entry) < 0) {
             Py_XDECREF(entry);
             Py_CLEAR(result);
@@ -89,7 +89,7 @@ static PyObject *copier_object_fd(copier_object *self, void *unused) {
 
 static PyMethodDef copier_methods[] = {
     {"copy", WITH_KEYWORDS(copier_object_copy), METH_VARARGS | METH_KEYWORDS, "Copy a regular file on this node; ends as a completion."},
-    {"completions", WITH_KEYWORDS(copier_object_completions), METH_NOARGS, "(serial, error, bytes) of what ended, oldest first."},
+    {"completions", WITH_KEYWORDS(copier_object_completions), METH_NOARGS, "(serial, error, bytes, code) of what ended, oldest first."},
     {"stop", WITH_KEYWORDS(copier_object_stop), METH_NOARGS, "End the threads; unfinished jobs complete as \"stopped\"."},
     {NULL, NULL, 0, NULL},
 };

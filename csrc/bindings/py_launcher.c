@@ -102,15 +102,42 @@ static PyObject *launcher_fd(PyObject *self, void *closure) {
     return launcher != NULL ? PyLong_FromLong(amfs_launcher_fd(launcher)) : PyLong_FromLong(-1);
 }
 
-static PyObject *launcher_set_context(PyObject *self, PyObject *args) {
+/* The soft limits in a sequence of numbers: -1: none, -2: not given. 0 or -1. */
+static int read_customs(int umask, PyObject *nice, PyObject *limits, amfs_customs *customs) {
+    uint64_t soft[RLIM_NLIMITS];
+    bool given[RLIM_NLIMITS] = {false};
+    bool niced = nice != NULL && nice != Py_None;
+    Py_ssize_t count = limits != NULL ? PySequence_Size(limits) : 0;
+    long level = niced ? PyLong_AsLong(nice) : 0;
+
+    if (count > RLIM_NLIMITS) count = RLIM_NLIMITS;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *number = PySequence_GetItem(limits, i);
+        long long value = number != NULL ? PyLong_AsLongLong(number) : -2;
+        Py_XDECREF(number);
+        soft[i] = value < 0 ? UINT64_MAX : (uint64_t)value;
+        given[i] = value != -2;
+    }
+    if (PyErr_Occurred()) return -1;
+    amfs_customs_set(customs, umask, niced, (int)level, soft, given, (unsigned)count);
+    return 0;
+}
+
+static PyObject *launcher_set_context(PyObject *self, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"context", "base", "env", "umask", "nice", "limits", NULL};
     amfs_launcher *launcher = launcher_of(self);
     unsigned long id;
-    PyObject *base = NULL, *env, **kept = NULL, *result = NULL;
+    PyObject *base = NULL, *env, **kept = NULL, *result = NULL, *nice = NULL, *limits = NULL;
     const char **entries = NULL;
     Py_ssize_t count = 0;
+    int umask = -1;
+    amfs_customs customs;
 
-    if (launcher == NULL || !PyArg_ParseTuple(args, "kO&O:set_context", &id, PyUnicode_FSConverter, &base, &env)) return NULL;
+    if (launcher == NULL || !PyArg_ParseTupleAndKeywords(args, keywords, "kO&O|iOO:set_context", names, &id, PyUnicode_FSConverter, &base,
+                                                         &env, &umask, &nice, &limits))
+        return NULL;
     const char *path = PyBytes_AsString(base);
+    if (read_customs(umask, nice, limits, &customs) < 0) goto done;
     if (id > UINT32_MAX || path[0] != '/') {
         PyErr_SetString(PyExc_ValueError, "a context needs a 32-bit number and an absolute base directory");
         goto done;
@@ -135,7 +162,7 @@ static PyObject *launcher_set_context(PyObject *self, PyObject *args) {
             goto done;
         }
     }
-    if (amfs_launcher_set_context(launcher, (uint32_t)id, path, entries, (size_t)length) != 0) PyErr_NoMemory();
+    if (amfs_launcher_set_context(launcher, (uint32_t)id, path, entries, (size_t)length, &customs) != 0) PyErr_NoMemory();
     else result = Py_NewRef(Py_None);
 done:
     for (Py_ssize_t i = 0; kept != NULL && i <= length && kept[i] != NULL; i++) Py_DECREF(kept[i]);
@@ -227,9 +254,23 @@ static PyObject *traces_tuple(const struct amfs_traces *traces) {
     return NULL;
 }
 
+static PyObject *path_or_empty(const char *path) { return path != NULL ? PyUnicode_DecodeFSDefault(path) : PyUnicode_FromString(""); }
+
+/* (inputs changed, file with the whole stdout, its size, where the sandbox is, processes left running); None: nothing of the kind. */
+static PyObject *facts_tuple(const amfs_completion *completion) {
+    if (completion->changed_count == 0 && completion->whole == NULL && completion->sandbox == NULL && completion->left == 0)
+        return Py_NewRef(Py_None);
+    PyObject *changed = PyTuple_New((Py_ssize_t)completion->changed_count);
+    for (uint32_t i = 0; changed != NULL && i < completion->changed_count; i++)
+        if (put(changed, (Py_ssize_t)i, PyLong_FromUnsignedLong(completion->changed[i])) < 0) Py_CLEAR(changed);
+    if (changed == NULL) return NULL;
+    return Py_BuildValue("(NNKNI)", changed, path_or_empty(completion->whole), (ull)completion->out_size,
+                         path_or_empty(completion->sandbox), completion->left);
+}
+
 static PyObject *completion_tuple(const amfs_completion *completion) {
     const char *detail = completion->detail != NULL ? completion->detail : "";
-    PyObject *tuple = PyTuple_New(completion->traces != NULL ? 13 : 12);
+    PyObject *tuple = PyTuple_New(completion->traces != NULL ? 14 : 13);
 
     if (tuple == NULL) return NULL;
     if (put(tuple, 0, PyLong_FromUnsignedLongLong(completion->serial)) < 0 || put(tuple, 1, PyLong_FromLong(completion->outcome)) < 0 ||
@@ -240,7 +281,7 @@ static PyObject *completion_tuple(const amfs_completion *completion) {
         put(tuple, 9, PyBytes_FromStringAndSize(completion->out, (Py_ssize_t)completion->out_length)) < 0 ||
         put(tuple, 10, PyBytes_FromStringAndSize(completion->err, (Py_ssize_t)completion->err_length)) < 0 ||
         put(tuple, 11, PyUnicode_DecodeUTF8(detail, (Py_ssize_t)strlen(detail), "surrogateescape")) < 0 ||
-        (completion->traces != NULL && put(tuple, 12, traces_tuple(completion->traces)) < 0))
+        put(tuple, 12, facts_tuple(completion)) < 0 || (completion->traces != NULL && put(tuple, 13, traces_tuple(completion->traces)) < 0))
         Py_CLEAR(tuple);
     return tuple;
 }
@@ -325,7 +366,7 @@ static PyObject *launcher_stop(PyObject *self, PyObject *unused) {
 }
 
 static PyMethodDef launcher_methods[] = {
-    {"set_context", launcher_set_context, METH_VARARGS, "set_context(context, base, env)"},
+    {"set_context", WITH_KEYWORDS(launcher_set_context), METH_VARARGS | METH_KEYWORDS, "set_context(context, base, env)"},
     {"drop_context", launcher_drop_context, METH_O, "drop_context(context)"},
     {"submit", launcher_submit, METH_O, "submit(records)"},
     {"completions", launcher_completions, METH_NOARGS, "completions()"},
@@ -359,4 +400,30 @@ static PyType_Spec launcher_spec = {
     .slots = launcher_slots,
 };
 
-int add_launcher(PyObject *module) { return py_add_type(module, &launcher_spec); }
+/* Soft limits of this process by number, but that of open files as our caller gave it. */
+static PyObject *caller_limits(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    PyObject *list = PyTuple_New(RLIM_NLIMITS);
+    for (int i = 0; list != NULL && i < RLIM_NLIMITS; i++) {
+        struct rlimit limit;
+        bool known = getrlimit(i, &limit) == 0;
+        if (i == RLIMIT_NOFILE) amfs_files_limit(&limit);
+        long long value = !known ? -2 : limit.rlim_cur > INT64_MAX ? -1 : (long long)limit.rlim_cur;
+        if (put(list, i, PyLong_FromLongLong(value)) < 0) Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *raise_files_limit(PyObject *self, PyObject *unused) {
+    (void)self, (void)unused;
+    amfs_files_raise();
+    return Py_NewRef(Py_None);
+}
+
+static PyMethodDef limit_functions[] = {
+    {"caller_limits", caller_limits, METH_NOARGS, "caller_limits()"},
+    {"raise_files_limit", raise_files_limit, METH_NOARGS, "raise_files_limit()"},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_launcher(PyObject *module) { return PyModule_AddFunctions(module, limit_functions) < 0 ? -1 : py_add_type(module, &launcher_spec); }

@@ -116,34 +116,42 @@ static ssize_t copy_piece_direct(struct worker *worker, int in, int out, struct 
     return failed != 0 ? -failed : got;
 }
 
-/* The copy is whole: has it the digest of what it was made of? */
-static void check_copy(const struct job *job, struct digests_key key, int in, int out, const uint8_t digest[XXH3_BYTES], char *error) {
+/* The copy is whole: has it the digest of what it was made of? 0, or why it failed. */
+static int check_copy(const struct job *job, struct digests_key key, int in, int out, const uint8_t digest[XXH3_BYTES], char *error) {
     uint8_t taken[XXH3_BYTES];
     int failed = digests_take(out, taken);
-    if (failed != 0)
+    if (failed != 0) {
         snprintf(error, ERROR_BYTES, "cannot read back the copy of %s to %s: %s", job->source, job->destination, reason_of(failed));
-    else if (memcmp(taken, digest, sizeof taken) == 0) return;
-    else if (digests_check(key, in) == DIGESTS_DAMAGED) snprintf(error, ERROR_BYTES, "%s " COPIER_DAMAGED, job->source);
-    else snprintf(error, ERROR_BYTES, "cannot copy %s to %s: what was written there is not what was read", job->source, job->destination);
+        return failed;
+    }
+    if (memcmp(taken, digest, sizeof taken) == 0) return 0;
+    if (digests_check(key, in) == DIGESTS_DAMAGED) {
+        snprintf(error, ERROR_BYTES, "%s " COPIER_DAMAGED, job->source);
+        return EBADMSG;
+    }
+    snprintf(error, ERROR_BYTES, "cannot copy %s to %s: what was written there is not what was read", job->source, job->destination);
+    return EIO;
 }
 
-static uint64_t run_copy(struct worker *worker, const struct job *job, char *error) {
+/* The number of bytes copied; `*code` is 0, or why it failed, and `error` says that in words. */
+static uint64_t run_copy(struct worker *worker, const struct job *job, char *error, int *code) {
     struct newfile file;
     struct stat found;
     uint64_t total = 0;
     int in = open(job->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO must not block us */
     if (in < 0 || fstat(in, &found) != 0) {
-        snprintf(error, ERROR_BYTES, "cannot read %s: %s", job->source, reason_of(errno));
+        snprintf(error, ERROR_BYTES, "cannot read %s: %s", job->source, reason_of(*code = errno));
         if (in >= 0) close(in);
         return 0;
     }
     if (!S_ISREG(found.st_mode)) {
+        *code = EINVAL;
         snprintf(error, ERROR_BYTES, "cannot copy %s: it is %s", job->source,
                  S_ISDIR(found.st_mode) ? "a directory" : "not a regular file");
         close(in);
         return 0;
     }
-    if (newfile_open(&file, job->destination, job->directories) != 0) {
+    if ((*code = newfile_open(&file, job->destination, job->directories)) != 0) {
         snprintf(error, ERROR_BYTES, "%s", file.error);
         close(in);
         return 0;
@@ -166,30 +174,34 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
         if (moved > 0) total += (uint64_t)moved;
         else if (moved != -EINTR) failed = (int)-moved;
     }
+    *code = failed;
     if (failed == ECANCELED) {
         snprintf(error, ERROR_BYTES, "stopped");
     } else if (failed != 0) {
         snprintf(error, ERROR_BYTES, "cannot copy %s to %s: %s (after %llu of %llu bytes)", job->source, job->destination,
                  reason_of(failed), (unsigned long long)total, (unsigned long long)found.st_size);
     } else if (found.st_size > 0 && total != (uint64_t)found.st_size) {
+        *code = EIO;
         snprintf(error, ERROR_BYTES, "cannot copy %s: its size changed from %llu to %llu bytes meanwhile", job->source,
                  (unsigned long long)found.st_size, (unsigned long long)total);
     }
-    if (checked && error[0] == '\0') check_copy(job, digests_key_of(&found), in, file.fd, digest, error);
+    if (checked && *code == 0) *code = check_copy(job, digests_key_of(&found), in, file.fd, digest, error);
     close(in);
     unsigned mode = job->mode;
     if (exact) {
         struct timespec times[2] = {found.st_atim, found.st_mtim};
         mode = found.st_mode;
         xxh3_end(&hash, digest);
-        if (error[0] == '\0' && digests_get(digests_key_of(&found), &found, known) && memcmp(known, digest, sizeof known) != 0)
+        if (*code == 0 && digests_get(digests_key_of(&found), &found, known) && memcmp(known, digest, sizeof known) != 0) {
+            *code = EBADMSG;
             snprintf(error, ERROR_BYTES, "%s " COPIER_DAMAGED, job->source);
-        if (error[0] == '\0' && futimens(file.fd, times) != 0)
-            snprintf(error, ERROR_BYTES, "cannot set the times of %s: %s", job->destination, reason_of(errno));
+        }
+        if (*code == 0 && futimens(file.fd, times) != 0)
+            snprintf(error, ERROR_BYTES, "cannot set the times of %s: %s", job->destination, reason_of(*code = errno));
     }
     bool keep = exact && fstat(file.fd, &found) == 0;
-    if (error[0] != '\0') newfile_drop(&file);
-    else if (newfile_finish(&file, mode, false) != 0) snprintf(error, ERROR_BYTES, "%s", file.error);
+    if (*code != 0) newfile_drop(&file);
+    else if ((*code = newfile_finish(&file, mode, false)) != 0) snprintf(error, ERROR_BYTES, "%s", file.error);
     else if (keep) digests_put(digests_key_of(&found), &found, digest, digests_moment(digests_key_of(&found)));
     return total;
 }
@@ -205,10 +217,11 @@ static void wake_reader(struct copier *copier) {
 static char no_memory[] = "failed, and no memory to say why";
 
 /* With the lock held. */
-static void complete(struct copier *copier, struct job *job, uint64_t bytes, const char *error) {
+static void complete(struct copier *copier, struct job *job, uint64_t bytes, const char *error, int code) {
     struct copier_done *done = job->done;
     done->bytes = bytes;
-    if (error[0] != '\0') {
+    done->code = code;
+    if (code != 0) {
         done->error = strdup(error);
         if (done->error == NULL) done->error = no_memory;
     }
@@ -240,9 +253,10 @@ static void *work(void *argument) {
         pthread_mutex_unlock(&copier->lock);
         char error[ERROR_BYTES];
         error[0] = '\0';
-        uint64_t bytes = run_copy(&worker, job, error);
+        int code = 0;
+        uint64_t bytes = run_copy(&worker, job, error, &code);
         pthread_mutex_lock(&copier->lock);
-        complete(copier, job, bytes, error);
+        complete(copier, job, bytes, error, code);
     }
     pthread_mutex_unlock(&copier->lock);
     free(worker.buffer);
@@ -266,7 +280,7 @@ static int enqueue(struct copier *copier, uint64_t serial, const struct job *wis
     done->serial = serial;
     pthread_mutex_lock(&copier->lock);
     if (copier->stopped || atomic_load(&copier->stopping)) {
-        complete(copier, job, 0, "stopped");
+        complete(copier, job, 0, "stopped", ECANCELED);
     } else {
         *copier->queue_tail = job;
         copier->queue_tail = &job->next;
@@ -339,7 +353,7 @@ void copier_stop(struct copier *copier) {
     while (copier->queue_head != NULL) {
         struct job *job = copier->queue_head;
         copier->queue_head = job->next;
-        complete(copier, job, 0, "stopped");
+        complete(copier, job, 0, "stopped", ECANCELED);
     }
     copier->queue_tail = &copier->queue_head;
     copier->stopped = true;

@@ -13,7 +13,7 @@ enum { COPIER_THREADS_MAX = 64 };
 #define COPIER_EXACT 0x80000000u /* in place of a mode: the mode and the times of the source, past the page cache where that can be */
 #define COPIER_CHECKED                                                                                                                     \
     0x40000000u /* with a mode: the copy is read back, and compared with the digest of its source, before it gets its name */
-/* An EXACT copy has the digest of its source (digests.h). A source that has another than it had is not copied; its error ends so. */
+/* An EXACT copy has the digest of its source (digests.h). A source that has another than it had is not copied; its code is EBADMSG. */
 #define COPIER_DAMAGED "is damaged: its content is not what was written"
 
 struct copier;
@@ -22,7 +22,8 @@ struct copier_done {
     struct copier_done *next;
     uint64_t serial;
     uint64_t bytes; /* copied, also when it failed on the way */
-    char *error; /* NULL: fine */
+    char *error; /* for people; NULL: fine */
+    int code; /* why it failed, an errno; EBADMSG: the source is not what was written (DAMAGED) */
 };
 
 struct copier *copier_new(int threads, char *error, size_t error_size); /* NULL and a text in `error` if it fails */

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { FILES_OF_A_TASK = 4, FILES_OF_OTHERS = 512 };
+
 /* ------------------------------------------------------------------------------------------------------------ under the lock */
 
 void amfs_launcher_signal(amfs_launcher *launcher) {
@@ -129,6 +131,9 @@ int amfs_launcher_new(const amfs_launcher_options *options, amfs_launcher **resu
     snprintf(fault, fault_size, "no memory for a launcher");
     if (launcher == NULL) return ENOMEM;
     launcher->slots = options->slots;
+    struct rlimit files;
+    amfs_files_limit(&files);
+    if (files.rlim_cur < FILES_OF_OTHERS + (rlim_t)options->slots * FILES_OF_A_TASK) amfs_files_raise();
     launcher->memory = options->memory;
     launcher->owner = getpid();
     launcher->joined = true;
@@ -164,7 +169,10 @@ int amfs_launcher_new(const amfs_launcher_options *options, amfs_launcher **resu
     return 0;
 }
 
-int amfs_launcher_set_context(amfs_launcher *launcher, uint32_t id, const char *base, const char *const *env, size_t env_count) {
+static bool is_directory_entry(const char *entry) { return strncmp(entry, "PWD=", 4) == 0 || strncmp(entry, "OLDPWD=", 7) == 0; }
+
+int amfs_launcher_set_context(amfs_launcher *launcher, uint32_t id, const char *base, const char *const *env, size_t env_count,
+                              const amfs_customs *customs) {
     size_t size = (env_count + 1) * sizeof(char *), length = strlen(base);
     for (size_t i = 0; i < env_count; i++) size += strlen(env[i]) + 1;
     amfs_context *context = calloc(1, sizeof *context);
@@ -179,15 +187,15 @@ int amfs_launcher_set_context(amfs_launcher *launcher, uint32_t id, const char *
     }
     memcpy(context->base, base, length + 1);
     if (length == 0 || base[length - 1] != '/') strcpy(context->base + length, "/");
-    context->env_count = env_count;
+    context->customs = customs != NULL ? *customs : (amfs_customs){.umask = -1};
     char *text = (char *)(context->env + env_count + 1);
     for (size_t i = 0; i < env_count; i++) {
+        if (is_directory_entry(env[i])) continue;
         size_t part = strlen(env[i]) + 1;
         memcpy(text, env[i], part);
-        context->env[i] = text;
+        context->env[context->env_count++] = text;
         text += part;
     }
-    context->env[env_count] = NULL;
 
     pthread_mutex_lock(&launcher->lock);
     forget_context(launcher, id);

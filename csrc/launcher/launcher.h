@@ -22,6 +22,7 @@
 #define AMFS_LAUNCHER_H
 
 #include "record.h"
+#include "spawn.h"
 
 typedef struct amfs_launcher amfs_launcher;
 
@@ -42,8 +43,10 @@ int amfs_launcher_new(const amfs_launcher_options *options, amfs_launcher **laun
 bool amfs_launcher_is_ours(const amfs_launcher *launcher);
 int amfs_launcher_fd(const amfs_launcher *launcher);
 
-/* Base directory (absolute) and whole environment for the records queued from now on that name this context. 0 or ENOMEM. */
-int amfs_launcher_set_context(amfs_launcher *launcher, uint32_t id, const char *base, const char *const *env, size_t env_count);
+/* Base directory (absolute), whole environment, and customs (NULL: those of this process) for the records queued from now on that name this
+ * context. 0 or ENOMEM. */
+int amfs_launcher_set_context(amfs_launcher *launcher, uint32_t id, const char *base, const char *const *env, size_t env_count,
+                              const amfs_customs *customs);
 void amfs_launcher_drop_context(amfs_launcher *launcher, uint32_t id);
 
 /* Queue tasks, which then belong to the launcher. Returns 0; ENOKEY when one names an unknown context (its serial in *odd) or ESHUTDOWN

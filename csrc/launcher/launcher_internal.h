@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "launcher.h"
+#include "spawn.h"
 
 enum { AMFS_BATCH = 64 };
 
@@ -16,7 +17,8 @@ typedef struct amfs_context {
     size_t references;
     char *base; /* with a slash at its end */
     size_t env_count;
-    const char **env; /* NULL at its end */
+    const char **env; /* without PWD and OLDPWD, which each task has of its own */
+    amfs_customs customs;
 } amfs_context;
 
 struct amfs_launcher {

@@ -27,6 +27,8 @@ enum {
     TRIM_SOON_US = 20000,      /* while a task that has just started or that writes much is running */
     TRIM_INTERVAL_US = 200000,
     TRIM_MUCH = 1 << 20,
+    FIRST_PAUSE_US = 10000, /* before a task that could not be started is tried again */
+    LAST_PAUSE_US = 1000000,
     GRACE_US = 1000000,     /* between SIGTERM and SIGKILL */
     STOP_WAIT_US = 5000000, /* for processes that the kernel does not let go (a dead network file system) */
 };
@@ -129,6 +131,16 @@ static int start_watcher(amfs_loop *loop, char *fault, size_t fault_size) {
     return 0;
 }
 
+/* How many numbers of processes there are; 0: not known. */
+static int64_t most_pids(void) {
+    char text[24] = "";
+    int fd = open("/proc/sys/kernel/pid_max", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0 && read(fd, text, sizeof text - 1) < 0) text[0] = '\0';
+    if (fd >= 0) close(fd);
+    return strtoll(text, NULL, 10);
+}
+
 static int prepare(amfs_loop *loop, char *fault, size_t fault_size) {
     amfs_launcher *launcher = loop->launcher;
     int failed = own_file_table(launcher);
@@ -160,6 +172,7 @@ static int prepare(amfs_loop *loop, char *fault, size_t fault_size) {
     if (getrusage(RUSAGE_SELF, &own) == 0) loop->own_rss_kib = own.ru_maxrss;
     amfs_spawner_init(&loop->spawner);
     loop->mark = amfs_mark_new();
+    loop->most_pids = most_pids();
     return start_watcher(loop, fault, fault_size);
 }
 
@@ -209,15 +222,35 @@ static bool fits(const amfs_loop *loop, const amfs_task *task) {
            memory_of(loop, task) <= loop->launcher->memory - loop->memory_used;
 }
 
-static void release(amfs_loop *loop, amfs_slot *slot, amfs_task *task) {
+/* Back to the head of the queue, with a pause before the next try; a task that ends makes that shorter. */
+static void put_back(amfs_loop *loop, amfs_task *task) {
     amfs_launcher *launcher = loop->launcher;
 
+    task->next = launcher->head;
+    if (launcher->head != NULL) launcher->head->previous = task;
+    else launcher->tail = task;
+    launcher->head = task;
+    launcher->queued++;
+    loop->pause_us = loop->pause_us == 0 ? FIRST_PAUSE_US : earliest(2 * loop->pause_us, LAST_PAUSE_US);
+    loop->again_us = amfs_now_us() + loop->pause_us;
+}
+
+static void release(amfs_loop *loop, amfs_slot *slot, amfs_task *task, bool wants) {
+    amfs_launcher *launcher = loop->launcher;
+
+    loop->again_us = 0;
     loop->cores_used -= cores_of(loop, task);
     loop->memory_used -= memory_of(loop, task);
     loop->free_slots[loop->free_count++] = (uint32_t)(slot - loop->slots);
     loop->running--;
     pthread_mutex_lock(&launcher->lock);
     launcher->running--;
+    if (wants && !launcher->stopping) {
+        put_back(loop, task);
+        pthread_mutex_unlock(&launcher->lock);
+        return;
+    }
+    if (wants) task->completion->outcome = AMFS_CANCELLED;
     amfs_context_release(task->context);
     amfs_launcher_append(launcher, task->completion);
     pthread_mutex_unlock(&launcher->lock);
@@ -295,7 +328,7 @@ static bool fill(amfs_loop *loop) {
         launcher->kills = NULL;
         launcher->kill_count = 0;
         launcher->look = false;
-        if (stopping || kill_count > 0 || task == NULL || !fits(loop, task)) {
+        if (stopping || kill_count > 0 || task == NULL || !fits(loop, task) || (loop->again_us != 0 && amfs_now_us() < loop->again_us)) {
             task = NULL;
         } else {
             amfs_launcher_unlink(launcher, task);
@@ -320,7 +353,9 @@ static bool fill(amfs_loop *loop) {
         loop->next_trim_us = earliest(loop->next_trim_us, soon);
         loop->cores_used += cores_of(loop, task);
         loop->memory_used += memory_of(loop, task);
-        if (!amfs_run_start(loop, slot, task)) release(loop, slot, task);
+        amfs_run_state state = amfs_run_start(loop, slot, task);
+        if (state != AMFS_RUNS) release(loop, slot, task, state == AMFS_WANTS);
+        else loop->pause_us = 0;
     }
 }
 
@@ -350,7 +385,9 @@ static void end_process(amfs_loop *loop, uint64_t data) {
 
     /* A process starting at that moment may have held the descriptor a little longer than we: an event for a slot's earlier task. */
     if (slot->task == NULL || (uint32_t)slot->pid != (uint32_t)(data >> 32)) return;
-    release(loop, slot, amfs_run_finish(loop, slot));
+    amfs_task *task;
+    amfs_run_state state = amfs_run_finish(loop, slot, &task);
+    release(loop, slot, task, state == AMFS_WANTS);
 }
 
 /* Wait until `until` at the latest and deal with what ended. `refill` starts the next task as soon as a slot is free. */
@@ -398,7 +435,7 @@ static void stop_all(amfs_loop *loop) {
         slot->mark = 0;
         if (slot->attempt != 0) task->completion->traces = amfs_attempt_end(slot->attempt);
         slot->attempt = 0;
-        release(loop, slot, task);
+        release(loop, slot, task, false);
     }
     amfs_run_sweep(loop);
     notify(loop, true);
@@ -428,6 +465,7 @@ void *amfs_launcher_thread(void *argument) {
         int64_t until = notify(loop, false);
         if (loop->running > 0) until = earliest(until, earliest(loop->next_deadline_us, loop->next_trim_us));
         else loop->next_deadline_us = INT64_MAX; /* what is left in it is of tasks that are over */
+        if (loop->again_us != 0) until = earliest(until, loop->again_us);
         if (loop->unswept) until = earliest(until, loop->sweep_at_us);
         if (!wait_and_finish(loop, until, true)) break;
         if (loop->unswept && amfs_now_us() >= loop->sweep_at_us) amfs_run_sweep(loop);

@@ -20,6 +20,7 @@ typedef struct {
     uint64_t mark; /* of its processes; 0: none runs */
     uint64_t attempt; /* of a blind task: attempts.h; 0: it is none */
     uint64_t forks; /* of others, when it was started: see loop.forks */
+    int64_t started_us; /* monotonic */
     int killed;          /* AMFS_KILLED_... */
     bool killed_hard;    /* SIGKILL is sent */
     bool yields;         /* the kernel kills it before us */
@@ -44,6 +45,9 @@ typedef struct {
     uint64_t forks;     /* how often, as far as is known, a process was started by somebody else than this loop */
     pid_t last_pid;     /* of the process that this loop started last */
     int last_pid_fd;    /* /proc/loadavg, which tells the number given to a process last; -1: not here */
+    int64_t most_pids;  /* numbers of processes begin again after so many */
+    bool hopeless;      /* a task has waited in vain for what it takes to start it; nothing has been started since */
+    int64_t again_us, pause_us; /* of a task that could not be started: not to be tried again before, and how long that was */
     bool unswept;       /* tasks have ended since the last look for what they left */
     int64_t sweep_at_us; /* not to look again before */
     amfs_nest *watcher; /* NULL: none */
@@ -52,19 +56,22 @@ typedef struct {
 
 int64_t amfs_now_us(void); /* monotonic */
 
-/* Start `task` in a slot. True: it runs and the slot holds it. False: its completion is filled in (outcome SETUP). */
-bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task);
+/* RUNS: the slot holds the task. ENDED: its completion is filled in, the slot is free, and the task the caller's. WANTS: so it is, but
+ * nothing has happened: this process, or this machine, has not what it takes to start another one just now. */
+typedef enum { AMFS_RUNS, AMFS_ENDED, AMFS_WANTS } amfs_run_state;
 
-/* The first process of the slot's task has ended: kill what is left, collect, check and publish, clean up, fill in the completion. The
- * slot is free afterwards and the task the caller's. */
-amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot);
+/* Start `task` in a slot. When it ends at once, its outcome is SETUP. */
+amfs_run_state amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task);
+
+/* The first process of the slot's task has ended: kill what is left, collect, check and publish, clean up, fill in the completion. `*task` is
+ * then the caller's. ENDED or WANTS. */
+amfs_run_state amfs_run_finish(amfs_loop *loop, amfs_slot *slot, amfs_task **task);
 
 /* Signal the slot's process group, and all other processes of its task. */
 void amfs_run_signal(const amfs_loop *loop, const amfs_slot *slot, int number);
 
-/* End what is left of tasks that have ended. Takes a walk through /proc, so tasks that end in quick succession share one. Returns whether
- * nothing is left. */
-bool amfs_run_sweep(amfs_loop *loop);
+/* Try again to end what is left of tasks that have ended, and did not end at once. Takes a walk through /proc. */
+void amfs_run_sweep(amfs_loop *loop);
 
 /* The number that the kernel has given to a process last; 0: not known. */
 pid_t amfs_last_pid(const amfs_loop *loop);

@@ -93,30 +93,67 @@ static int hold(pid_t pid, uint64_t launcher, amfs_mark_spare *spare, const void
     return -1;
 }
 
-/* Wait until those with these pidfds are gone; closes them. */
-static void await(struct pollfd *ended, unsigned count) {
-    int64_t until = now_us() + DEATH_WAIT_MS * 1000;
+unsigned amfs_mark_await(amfs_marked *found, unsigned count, int patience_ms) {
+    int64_t until = now_us() + (int64_t)patience_ms * 1000;
+    unsigned still = 0;
 
     for (unsigned i = 0; i < count; i++) {
-        int64_t left = (until - now_us()) / 1000;
-        poll(&ended[i], 1, left > 0 ? (int)left : 0);
-        close(ended[i].fd);
+        struct pollfd ended = {.fd = found[i].pidfd, .events = POLLIN};
+        int64_t left = (until - now_us() + 999) / 1000;
+        if (poll(&ended, 1, left > 0 ? (int)left : 0) == 0) found[still++] = found[i];
+        else close(found[i].pidfd);
     }
+    return still;
+}
+
+/* Wait until they are gone; closes their pidfds. */
+static void await(amfs_marked *found, unsigned count) {
+    count = amfs_mark_await(found, count, DEATH_WAIT_MS);
+    while (count > 0) close(found[--count].pidfd);
+}
+
+void amfs_mark_kill(amfs_marked *found, unsigned count) {
+    for (unsigned i = 0; i < count; i++) syscall(SYS_pidfd_send_signal, found[i].pidfd, SIGKILL, NULL, 0);
+    await(found, count);
+}
+
+static bool is_another(const void *mark, uint64_t other) { return *(const uint64_t *)mark != other; }
+
+/* The number of the next process in an open /proc; 0: there is no other. */
+static pid_t next_process(DIR *processes) {
+    struct dirent *entry;
+
+    while ((entry = readdir(processes)) != NULL)
+        if (isdigit((unsigned char)entry->d_name[0])) return atoi(entry->d_name);
+    return 0;
+}
+
+unsigned amfs_mark_find(uint64_t mark, pid_t after, pid_t last, amfs_marked *found, unsigned most) {
+    DIR *processes = last == 0 ? opendir("/proc") : NULL;
+    unsigned count = 0;
+
+    if (last == 0 && processes == NULL) return 0;
+    while (count < most) {
+        pid_t pid = processes != NULL ? next_process(processes) : after < last ? ++after : 0;
+        if (pid == 0) break;
+        int pidfd = hold(pid, mark & ~TASK_MASK, is_another, &mark);
+        if (pidfd >= 0) found[count++] = (amfs_marked){pid, pidfd};
+    }
+    if (processes != NULL) closedir(processes);
+    return count;
 }
 
 static unsigned round_of_signals(uint64_t launcher, int number, amfs_mark_spare *spare, const void *context, bool wait) {
-    struct pollfd ended[AT_ONCE];
+    amfs_marked ended[AT_ONCE];
     unsigned count = 0, held = 0;
-    struct dirent *entry;
     DIR *processes = launcher != 0 ? opendir("/proc") : NULL;
 
-    while (processes != NULL && (entry = readdir(processes)) != NULL) {
-        if (!isdigit((unsigned char)entry->d_name[0])) continue;
-        int pidfd = hold(atoi(entry->d_name), launcher, spare, context);
+    for (pid_t pid; processes != NULL && (pid = next_process(processes)) != 0;) {
+        int pidfd = hold(pid, launcher, spare, context);
         if (pidfd < 0) continue;
         count++;
         syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0);
-        if (wait && held < AT_ONCE) ended[held++] = (struct pollfd){.fd = pidfd, .events = POLLIN};
+        if (wait && held < AT_ONCE) ended[held++] = (amfs_marked){pid, pidfd};
         else close(pidfd);
     }
     if (processes != NULL) closedir(processes);

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { AMFS_MARK_TASK_BITS = 28 };
 
@@ -21,6 +22,22 @@ uint64_t amfs_mark_of(int pid);
 
 /* Is the task with this mark to be left alone? */
 typedef bool amfs_mark_spare(const void *context, uint64_t mark);
+
+/* A living process of a task; the pidfd is the holder's to close. */
+typedef struct {
+    pid_t pid;
+    int pidfd;
+} amfs_marked;
+
+/* The living processes with this very mark, at most `most` of them: those with numbers in (after, last], or with `last` 0 all (reads
+ * /proc). Returns how many. */
+unsigned amfs_mark_find(uint64_t mark, pid_t after, pid_t last, amfs_marked *found, unsigned most);
+
+/* Wait for at most `patience_ms` until they are gone by themselves; what is still there moves to the front. Returns how many. */
+unsigned amfs_mark_await(amfs_marked *found, unsigned count, int patience_ms);
+
+/* SIGKILL them, and wait a moment until they are gone; closes the pidfds. */
+void amfs_mark_kill(amfs_marked *found, unsigned count);
 
 /* Signal each living process with a mark of `launcher` that is not spared (NULL: none is). Reads /proc once. Returns how many there were. */
 unsigned amfs_mark_signal(uint64_t launcher, int number, amfs_mark_spare *spare, const void *context);

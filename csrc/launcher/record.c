@@ -112,7 +112,7 @@ amfs_task *amfs_task_parse(const void *record, size_t length, char *fault, size_
     size_t size = sizeof(amfs_task) + (size_t)(argc + 2 + envc) * sizeof(char *) + (size_t)inputs * sizeof(amfs_input) +
                   (size_t)outputs * sizeof(amfs_output) + text_length + 24 + depth * 5u + 8 * 5;
     char *block = malloc(size);
-    amfs_completion *completion = calloc(1, sizeof *completion + (size_t)outputs * sizeof(amfs_stamp));
+    amfs_completion *completion = calloc(1, sizeof *completion + (size_t)outputs * sizeof(amfs_stamp) + (size_t)inputs * sizeof(uint32_t));
     if (block == NULL || completion == NULL) {
         free(block);
         free(completion);
@@ -124,6 +124,7 @@ amfs_task *amfs_task_parse(const void *record, size_t length, char *fault, size_
     completion->serial = serial;
     completion->output_count = (uint32_t)outputs;
     completion->outputs = (amfs_stamp *)(completion + 1);
+    completion->changed = (uint32_t *)(completion->outputs + outputs);
     task->flags = amfs_load32(header + 4);
     task->serial = serial;
     task->context_id = amfs_load32(header + 16);
@@ -195,6 +196,8 @@ void amfs_completion_free(amfs_completion *completion) {
     free(completion->out);
     free(completion->err);
     free(completion->detail);
+    free(completion->whole);
+    free(completion->sandbox);
     amfs_traces_free(completion->traces);
     free(completion);
 }

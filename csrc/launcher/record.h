@@ -50,7 +50,12 @@ typedef struct amfs_completion {
     amfs_stamp *outputs; /* zero unless the outcome is OK */
     char *out, *err;     /* may be NULL when the length is 0 */
     size_t out_length, err_length;
-    char *detail; /* NULL: nothing to say */
+    char *detail; /* for people only; NULL: nothing to say */
+    uint32_t changed_count, *changed; /* which inputs were changed (AMFS_INPUT_CHANGED), by their places in the record */
+    char *whole; /* the file with more of stdout than `out` has; NULL: there is none */
+    uint64_t out_size; /* of all that the task wrote to stdout, if that is more than `out` has */
+    char *sandbox; /* where it was kept; NULL: it was not */
+    uint32_t left; /* processes that the task left running, which were ended */
     struct amfs_traces *traces; /* of a blind task: attempts.h; else NULL */
 } amfs_completion;
 
@@ -85,6 +90,7 @@ typedef struct amfs_task {
     struct amfs_context *context; /* a reference, set when queued */
     char *prefix;                 /* staged: "<serial hex>/d0/d1/", relative to the sandbox directory */
     size_t prefix_length, top_length;
+    int64_t wants_since_us; /* it could not be started since then, for want of something of ours; 0: no such thing */
     bool nested; /* the sandbox has directories below the working directory */
     amfs_completion *completion;
 } amfs_task;

@@ -220,7 +220,7 @@ static bool own_link_is_as_it_was(amfs_files *files, const amfs_task *task, cons
 }
 
 bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_text *detail) {
-    bool changed = false;
+    amfs_completion *completion = task->completion;
 
     for (uint32_t i = 0; i < task->input_count; i++) {
         const amfs_input *input = &task->inputs[i];
@@ -233,10 +233,10 @@ bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_te
         }
         if (!S_ISREG(status.st_mode)) continue;
         if (same_stamp(&status, &input->stamp) || own_link_is_as_it_was(files, task, input, &status)) continue;
-        amfs_text_add(detail, changed ? ", %s" : "changed its input: %s", input->name);
-        changed = true;
+        amfs_text_add(detail, completion->changed_count > 0 ? ", %s" : "changed its input: %s", input->name);
+        completion->changed[completion->changed_count++] = i;
     }
-    return changed;
+    return completion->changed_count > 0;
 }
 
 /* Does the output lie in a directory that is an input read in place, so that the task has written it there itself? */

@@ -29,7 +29,7 @@ int amfs_files_cwd(amfs_files *files, const amfs_task *task, const char *base);
 /* Make the sandbox and its links. Returns 0, or an errno after writing what failed to `detail` (the sandbox is then half made: remove it). */
 int amfs_files_prepare(amfs_files *files, amfs_task *task, amfs_text *detail);
 
-/* Were inputs changed since they were stamped? Writes their names to `detail` if so. */
+/* Were inputs changed since they were stamped? Notes them in the completion, and writes their names to `detail`, if so. */
 bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_text *detail);
 
 /* Are all outputs there and publishable? Writes what is wrong to `detail` if not. Fills in the stamps of the completion. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -104,6 +105,46 @@ void amfs_spawn_yield(const amfs_spawner *spawner, pid_t pid) {
     yield(pid, spawner->oom_score + MORE < MOST ? spawner->oom_score + MORE : MOST, GENERATIONS);
 }
 
+static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rlimit files_given, files_raised; /* under the lock; the second zero: not raised */
+
+static bool is_raised(const struct rlimit *now) { return files_raised.rlim_cur != 0 && now->rlim_cur == files_raised.rlim_cur; }
+
+void amfs_files_limit(struct rlimit *limit) {
+    pthread_mutex_lock(&files_lock);
+    if (getrlimit(RLIMIT_NOFILE, limit) != 0) *limit = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
+    if (is_raised(limit)) *limit = files_given;
+    pthread_mutex_unlock(&files_lock);
+}
+
+void amfs_files_raise(void) {
+    struct rlimit now;
+
+    pthread_mutex_lock(&files_lock);
+    if (getrlimit(RLIMIT_NOFILE, &now) == 0 && !is_raised(&now) && now.rlim_cur < now.rlim_max) {
+        struct rlimit most = {now.rlim_max, now.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &most) == 0) {
+            files_given = now;
+            files_raised = most;
+        }
+    }
+    pthread_mutex_unlock(&files_lock);
+}
+
+void amfs_customs_set(amfs_customs *customs, int mask, bool niced, int nice, const uint64_t *soft, const bool *given, unsigned count) {
+    struct rlimit own;
+
+    *customs = (amfs_customs){.umask = mask, .niced = niced && getpriority(PRIO_PROCESS, 0) != nice, .nice = nice};
+    for (unsigned i = 0; i < count && i < RLIM_NLIMITS; i++) {
+        if (!given[i] || i == RLIMIT_RTTIME || getrlimit((int)i, &own) != 0) continue; /* that one has the mark */
+        uint64_t wanted = soft[i] < own.rlim_max ? soft[i] : own.rlim_max;
+        if (wanted == own.rlim_cur && i != RLIMIT_NOFILE) continue;
+        customs->limits[i][0] = wanted;
+        customs->limits[i][1] = own.rlim_max;
+        customs->limited |= UINT32_C(1) << i;
+    }
+}
+
 void amfs_spawner_init(amfs_spawner *spawner) {
     struct rlimit limit = {0};
     char text[32];
@@ -112,7 +153,7 @@ void amfs_spawner_init(amfs_spawner *spawner) {
     spawner->parent = getpid();
     getrlimit(RLIMIT_RTTIME, &limit);
     spawner->most_rttime = limit.rlim_max;
-    getrlimit(RLIMIT_NOFILE, &limit);
+    amfs_files_limit(&limit);
     spawner->files[0] = limit.rlim_cur;
     spawner->files[1] = limit.rlim_max;
     amfs_spawner_look(spawner);
@@ -140,6 +181,15 @@ void amfs_spawner_look(amfs_spawner *spawner) {
     spawner->odd_signals = odd;
 }
 
+CHILD_CODE static void take_customs(const amfs_customs *customs) {
+    for (uint32_t left = customs->limited; left != 0; left &= left - 1) {
+        int resource = __builtin_ctz(left);
+        call(SYS_prlimit64, 0, resource, (long)customs->limits[resource], 0, 0);
+    }
+    if (customs->umask >= 0) call(SYS_umask, customs->umask, 0, 0, 0, 0);
+    if (customs->niced) call(SYS_setpriority, PRIO_PROCESS, 0, customs->nice, 0, 0); /* as far as it is allowed */
+}
+
 CHILD_CODE static int child(void *argument) {
     amfs_nest *nest = argument;
     const amfs_command *command = &nest->command;
@@ -154,11 +204,12 @@ CHILD_CODE static int child(void *argument) {
     if (!command->outlives) call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (command->mark != 0) call(SYS_prlimit64, 0, RLIMIT_RTTIME, (long)nest->rttime, 0, 0);
     call(SYS_prlimit64, 0, RLIMIT_NOFILE, (long)nest->spawner->files, 0, 0); /* programs with select() need the usual one */
+    if (command->customs != NULL) take_customs(command->customs);
     if (call(SYS_getppid, 0, 0, 0, 0, 0) != nest->spawner->parent) /* it died before we could ask to be told */
         goto out;
 
     nest->failed_at = AMFS_SPAWN_DIRECTORY;
-    failed = call(SYS_chdir, (long)nest->directory, 0, 0, 0, 0);
+    failed = call(SYS_chdir, (long)(nest->pwd + AMFS_PWD), 0, 0, 0, 0);
     if (failed < 0) goto failed;
     nest->failed_at = AMFS_SPAWN_STREAMS;
     if ((failed = call(SYS_dup3, command->in, 0, 0, 0, 0)) < 0 || (failed = call(SYS_dup3, command->out, 1, 0, 0, 0)) < 0 ||
@@ -184,8 +235,8 @@ out:
 int amfs_spawn(const amfs_spawner *spawner, const amfs_command *command, amfs_nest *nest) {
     nest->spawner = spawner;
     nest->command = *command;
-    snprintf(nest->directory, sizeof nest->directory, "%s", command->directory);
-    nest->command.directory = nest->directory;
+    snprintf(nest->pwd, sizeof nest->pwd, "PWD=%s", command->directory);
+    nest->command.directory = nest->pwd + AMFS_PWD;
     nest->rttime[0] = command->mark;
     nest->rttime[1] = spawner->most_rttime;
     nest->failed_at = AMFS_SPAWN_CLONE;

@@ -8,16 +8,26 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 /* What a launcher thread needs to start children; one per thread. */
 typedef struct {
     pid_t parent;         /* this process */
     uint64_t most_rttime; /* hard limit that goes with a mark */
-    uint64_t files[2];    /* soft and hard limit of open files, of this process at the beginning; it may raise its own later */
+    uint64_t files[2];    /* soft and hard limit of open files, of our caller: we may have raised ours */
     int oom_score;        /* of this process: which one the kernel kills when memory has run out */
     uint64_t odd_signals; /* bit n: signal n+1 is ignored or handled in this process and has to be reset in children */
 } amfs_spawner;
+
+/* What the children of one run have of the process that wants the run, as far as it is not as in this process. */
+typedef struct {
+    int umask;                          /* -1: as here */
+    bool niced;
+    int nice;
+    uint32_t limited;                   /* bit n: limits[n] is to be set */
+    uint64_t limits[RLIM_NLIMITS][2]; /* soft and hard */
+} amfs_customs;
 
 typedef struct {
     const char *directory; /* absolute */
@@ -26,6 +36,7 @@ typedef struct {
     const char *const *env;
     int in, out, err;
     uint64_t mark; /* mark.h; 0: none */
+    const amfs_customs *customs; /* NULL: none */
     bool outlives; /* our death is not its own. Such a start is waited for: what came of it is in the nest then */
 } amfs_command;
 
@@ -36,7 +47,7 @@ enum { AMFS_SPAWN_CLONE, AMFS_SPAWN_DIRECTORY, AMFS_SPAWN_STREAMS, AMFS_SPAWN_PR
 typedef struct {
     const amfs_spawner *spawner;
     amfs_command command; /* what it points to must stay */
-    char directory[PATH_MAX];
+    char pwd[sizeof "PWD=" + PATH_MAX]; /* where it starts, as an entry of its environment */
     uint64_t rttime[2]; /* soft and hard limit */
     int failed_at, error;
     pid_t pid;
@@ -49,6 +60,17 @@ typedef struct {
     bool dumped;
     int64_t cpu_us, maxrss_kib;
 } amfs_ending;
+
+enum { AMFS_PWD = 4 }; /* the length of "PWD=" */
+
+/* Raise this process's soft limit of open files to the hard one, and remember what it was. Any thread. */
+void amfs_files_raise(void);
+
+/* The limit of open files that our caller gave us. */
+void amfs_files_limit(struct rlimit *limit);
+
+/* Note the soft limits (indexed by resource; UINT64_MAX: none, and so at most our own hard one) and the rest that differ from ours. */
+void amfs_customs_set(amfs_customs *customs, int umask, bool niced, int nice, const uint64_t *soft, const bool *given, unsigned count);
 
 /* The calling thread must have all signals blocked, and a file table without descriptors that children must not get. */
 void amfs_spawner_init(amfs_spawner *spawner);

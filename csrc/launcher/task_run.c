@@ -1,6 +1,7 @@
 /* One task from its start to its completion. Thread side; launcher_loop.c decides when. */
 #include "attempts.h"
 #include "launcher_loop.h"
+#include "leftover.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOGS_MAX = 1 << 30 };
+enum { LOGS_MAX = 1 << 30, PATIENCE_US = 10000000 };
 
 static int64_t epoch_us(void) {
     struct timespec now;
@@ -64,10 +65,10 @@ failed:;
     return failed;
 }
 
-/* The context's environment with the task's own entries: "K=V" sets, "K" unsets. NULL without memory. */
-static const char **make_environment(const amfs_task *task) {
+/* The context's environment with the task's own entries ("K=V" sets, "K" unsets), and with `pwd`. NULL without memory. */
+static const char **make_environment(const amfs_task *task, const char *pwd) {
     size_t count = task->context->env_count;
-    const char **env = malloc((count + task->envc + 1) * sizeof *env);
+    const char **env = malloc((count + task->envc + 2) * sizeof *env);
     if (env == NULL) return NULL;
     memcpy(env, task->context->env, count * sizeof *env);
     for (uint32_t i = 0; i < task->envc; i++) {
@@ -76,10 +77,22 @@ static const char **make_environment(const amfs_task *task) {
         for (size_t j = 0; j < count; j++)
             if (strncmp(env[j], entry, length) != 0 || env[j][length] != '=') env[kept++] = env[j];
         count = kept;
-        if (entry[length] == '=') env[count++] = entry;
+        if (entry[length] == '=' && strncmp(entry, pwd, AMFS_PWD) != 0) env[count++] = entry;
     }
+    env[count++] = pwd;
     env[count] = NULL;
     return env;
+}
+
+/* Have files->path as PWD may say it: without a slash at its end, without "." and "..". */
+static void tidy_path(amfs_files *files) {
+    size_t length = strlen(files->path);
+
+    while (length > 1 && files->path[length - 1] == '/') files->path[--length] = '\0';
+    bool dots = false;
+    for (const char *at = files->path; !dots && (at = strstr(at, "/.")) != NULL; at++)
+        dots = at[2 + (at[2] == '.')] == '/' || at[2 + (at[2] == '.')] == '\0';
+    if (dots && realpath(files->path, files->other) != NULL) memcpy(files->path, files->other, strlen(files->other) + 1);
 }
 
 static void explain_too_big(const amfs_command *command, amfs_text *detail) {
@@ -100,12 +113,8 @@ static void explain_spawn(const amfs_task *task, const amfs_nest *nest, amfs_tex
     const char *why = strerror(nest->error);
 
     switch (nest->failed_at) {
-    case AMFS_SPAWN_CLONE:
-        amfs_text_add(detail, "cannot start a process for '%s': %s", task->program, why);
-        if (nest->error == EAGAIN)
-            amfs_text_add(detail, " (this user may have no more processes here: raise the limit, ulimit -u, or use fewer slots)");
-        break;
-    case AMFS_SPAWN_DIRECTORY: amfs_text_add(detail, "cannot enter the working directory '%s': %s", nest->directory, why); break;
+    case AMFS_SPAWN_CLONE: amfs_text_add(detail, "cannot start a process for '%s': %s", task->program, why); break;
+    case AMFS_SPAWN_DIRECTORY: amfs_text_add(detail, "cannot enter the working directory '%s': %s", nest->command.directory, why); break;
     case AMFS_SPAWN_STREAMS: amfs_text_add(detail, "cannot set up stdin, stdout and stderr of '%s': %s", task->program, why); break;
     default:
         amfs_text_add(detail, "cannot start '%s': %s", task->program, why);
@@ -146,23 +155,74 @@ static void forget(amfs_slot *slot) {
     slot->mark = 0;
 }
 
-static void end_setup(amfs_loop *loop, amfs_slot *slot, amfs_task *task, int failed, amfs_text *detail) {
+static void end_sandbox(amfs_loop *loop, amfs_task *task) {
     amfs_completion *completion = task->completion;
 
+    if (!is_staged(task)) return;
+    bool keep = (task->flags & AMFS_KEEP_FAILED) && completion->outcome != AMFS_OK && completion->outcome != AMFS_CANCELLED;
+    if (!keep) amfs_files_remove(&loop->files, task);
+    else if (asprintf(&completion->sandbox, "%s/%.*s", loop->files.directory, (int)task->top_length, task->prefix) < 0)
+        completion->sandbox = NULL;
+}
+
+/* Is this something that this process or this machine has too little of just now, which has nothing to do with the task? */
+static bool is_want(int error) { return error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM; }
+
+/* May a task that could not be started for want of something be tried again later? Ours that run will end, and give something back. With none,
+ * and where it may be the program that asks for too much, there is an end to it. */
+static bool may_try_again(const amfs_loop *loop, amfs_task *task, bool program) {
+    int64_t now = amfs_now_us();
+
+    if (task->wants_since_us == 0) task->wants_since_us = now;
+    if (loop->running > 1 && !program) return true; /* it counts as one that runs itself */
+    return !loop->hopeless && now - task->wants_since_us < PATIENCE_US;
+}
+
+static amfs_run_state try_again(amfs_loop *loop, amfs_slot *slot, amfs_task *task, amfs_text *detail) {
+    amfs_completion *completion = task->completion;
+
+    amfs_text_clear(detail);
+    end_attempt(slot, completion);
+    amfs_traces_free(completion->traces);
+    completion->traces = NULL;
+    completion->start_us = completion->end_us = 0;
+    if (is_staged(task)) amfs_files_remove(&loop->files, task);
+    amfs_catch_end(&slot->out, false, false);
+    amfs_catch_end(&slot->err, false, false);
+    forget(slot);
+    return AMFS_WANTS;
+}
+
+static void explain_want(amfs_loop *loop, int error, amfs_text *detail) {
+    const char *more = error == EAGAIN   ? "processes (ulimit -u, or the pids.max of a control group)"
+                       : error == EMFILE ? "open files (ulimit -n)"
+                       : error == ENFILE ? "open files on this machine (fs.file-max)"
+                                         : "memory";
+
+    amfs_text_add(detail,
+                  ": tried for %d s, and no task of this run was running here that could end; allow more %s, or use fewer slots (-j)",
+                  PATIENCE_US / 1000000, more);
+    loop->hopeless = true;
+}
+
+static amfs_run_state end_setup(amfs_loop *loop, amfs_slot *slot, amfs_task *task, int failed, amfs_text *detail) {
+    amfs_completion *completion = task->completion;
+
+    if (is_want(failed)) {
+        if (may_try_again(loop, task, false)) return try_again(loop, slot, task, detail);
+        explain_want(loop, failed, detail);
+    }
     completion->outcome = AMFS_SETUP;
     completion->code = failed;
     if (completion->start_us == 0) completion->start_us = epoch_us();
     completion->end_us = epoch_us();
-    if (is_staged(task)) {
-        if (task->flags & AMFS_KEEP_FAILED)
-            amfs_text_add(detail, "; sandbox kept: %s/%.*s", loop->files.directory, (int)task->top_length, task->prefix);
-        else amfs_files_remove(&loop->files, task);
-    }
+    end_sandbox(loop, task);
     completion->detail = detail->data;
     end_attempt(slot, completion);
     amfs_catch_end(&slot->out, false, false);
     amfs_catch_end(&slot->err, false, false);
     forget(slot);
+    return AMFS_ENDED;
 }
 
 /* Watch the process for its end: 0 or an errno. */
@@ -177,25 +237,26 @@ static const char *cwd_base(const amfs_loop *loop, const amfs_task *task) {
     return (task->flags & AMFS_BLIND) != 0 ? loop->launcher->mount_dir : task->context->base;
 }
 
-bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task) {
+amfs_run_state amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task) {
     amfs_text detail = {0};
-    amfs_command command = {.program = task->program, .argv = task->argv, .env = task->context->env};
+    amfs_command command = {.program = task->program, .argv = task->argv, .customs = &task->context->customs};
     int opened[3] = {-1, -1, -1}, failed = 0;
 
     task->completion->slot = (int)(slot - loop->slots);
-    if (is_staged(task)) failed = amfs_files_prepare(&loop->files, task, &detail);
+    if (slot->nest == NULL && (slot->nest = amfs_nest_new()) == NULL)
+        amfs_text_add(&detail, "cannot make room for a process: %s", strerror(failed = ENOMEM));
+    if (!failed && is_staged(task)) failed = amfs_files_prepare(&loop->files, task, &detail);
     if (!failed) failed = open_streams(loop, slot, task, &command, opened, &detail);
-    if (!failed && task->envc > 0) {
-        command.env = slot->env = make_environment(task);
+    if (!failed) {
+        command.env = slot->env = make_environment(task, slot->nest->pwd);
         if (slot->env == NULL) amfs_text_add(&detail, "cannot make the environment: %s", strerror(failed = ENOMEM));
     }
     if (loop->mark != 0) slot->mark = loop->mark | (loop->started++ & ((UINT64_C(1) << AMFS_MARK_TASK_BITS) - 1));
     if (!failed && (task->flags & AMFS_BLIND) != 0) failed = begin_attempt(loop, slot, &detail);
     if (!failed && amfs_files_cwd(&loop->files, task, cwd_base(loop, task)) < 0)
         amfs_text_add(&detail, "cannot enter the working directory '%s': %s", task->cwd, strerror(failed = ENAMETOOLONG));
-    if (!failed && slot->nest == NULL && (slot->nest = amfs_nest_new()) == NULL)
-        amfs_text_add(&detail, "cannot make room for a process: %s", strerror(failed = ENOMEM));
     if (!failed) {
+        tidy_path(&loop->files);
         command.directory = loop->files.path;
         command.mark = slot->mark;
         task->completion->start_us = epoch_us();
@@ -224,15 +285,14 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task) {
             amfs_text_add(&detail, "cannot wait for '%s': %s", task->program, strerror(failed));
         }
     }
-    if (failed) {
-        end_setup(loop, slot, task, failed, &detail);
-        return false;
-    }
+    if (failed) return end_setup(loop, slot, task, failed, &detail);
+    loop->hopeless = false;
+    slot->started_us = amfs_now_us();
     if (task->time_limit_ms > 0) {
-        slot->deadline_us = amfs_now_us() + (int64_t)task->time_limit_ms * 1000;
+        slot->deadline_us = slot->started_us + (int64_t)task->time_limit_ms * 1000;
         if (slot->deadline_us < loop->next_deadline_us) loop->next_deadline_us = slot->deadline_us;
     }
-    return true;
+    return AMFS_RUNS;
 }
 
 /* -------------------------------------------------------------------------------------------------------------------- end */
@@ -260,15 +320,13 @@ static bool is_running(const void *context, uint64_t mark) {
     return false;
 }
 
-bool amfs_run_sweep(amfs_loop *loop) {
-    enum { PATIENCE_US = 300000, PAUSE_PER_COST = 100 };
+void amfs_run_sweep(amfs_loop *loop) {
+    enum { SWEEP_US = 300000, PAUSE_PER_COST = 100 };
     int64_t start = amfs_now_us();
 
-    bool clean = amfs_mark_end(loop->mark, PATIENCE_US, is_running, loop, NULL);
+    loop->unswept = !amfs_mark_end(loop->mark, SWEEP_US, is_running, loop, NULL);
     int64_t end = amfs_now_us();
-    loop->unswept = !clean;
     loop->sweep_at_us = end + PAUSE_PER_COST * (end - start);
-    return clean && loop->mark != 0;
 }
 
 pid_t amfs_last_pid(const amfs_loop *loop) {
@@ -286,12 +344,19 @@ static bool was_alone(amfs_loop *loop, const amfs_slot *slot) {
     return slot->forks == loop->forks && amfs_last_pid(loop) == loop->last_pid;
 }
 
-/* The first process of the slot's task is gone: see to the others, at once if that can be. Returns whether it is known that none is left. */
-static bool end_others(amfs_loop *loop, amfs_slot *slot) {
+/* The first process of the slot's task is gone, but not collected: see to the others. */
+static amfs_left end_others(amfs_loop *loop, amfs_slot *slot) {
+    amfs_left left = {.clean = true};
+
+    if (!was_alone(loop, slot)) {
+        left = amfs_left_end(loop, slot);
+        /* Not yet collected, the process keeps its number, so the group cannot be anybody else's. Where there are no marks, this is all. */
+        kill(-slot->pid, SIGKILL);
+        loop->unswept |= !left.clean;
+        if (slot->killed != AMFS_NOT_KILLED) left.count = 0; /* what we have ended was not left by the task */
+    }
     slot->mark = 0;
-    if (was_alone(loop, slot)) return true;
-    loop->unswept = true;
-    return (slot->killed != AMFS_NOT_KILLED || amfs_now_us() >= loop->sweep_at_us) && amfs_run_sweep(loop);
+    return left;
 }
 
 /* Who runs tasks from another host cannot read such files, and nobody takes them away before the session ends. */
@@ -317,6 +382,7 @@ static void save_output(amfs_loop *loop, const amfs_task *task, const amfs_catch
                       detail->length ? "; " : "", size);
         return;
     }
+    task->completion->out_size = size;
     int length = snprintf(path, PATH_MAX, "%s/%.*s.stdout", loop->launcher->log_dir, (int)task->top_length, task->prefix);
     if (length < PATH_MAX) {
         failed = amfs_make_parents(path);
@@ -326,10 +392,7 @@ static void save_output(amfs_loop *loop, const amfs_task *task, const amfs_catch
     if (fd >= 0) close(fd);
     const char *separator = detail->length ? "; " : "";
     if (failed) amfs_text_add(detail, "%sstdout had %zu bytes; the rest is lost: '%s': %s", separator, size, path, strerror(failed));
-    else if (size > AMFS_OUTPUT_MAX)
-        amfs_text_add(detail, "%sonly the first %d of %zu bytes of stdout (declare a file for it to have more): %s", separator,
-                      AMFS_OUTPUT_MAX, size, path);
-    else amfs_text_add(detail, "%sall %zu bytes of stdout: %s", separator, size, path);
+    else task->completion->whole = strdup(path);
 }
 
 static void collect_output(amfs_loop *loop, amfs_slot *slot, amfs_task *task, bool alone, amfs_text *detail) {
@@ -394,7 +457,7 @@ static void judge(const amfs_slot *slot, const amfs_task *task, const amfs_endin
 }
 
 /* Inputs first: whatever else happened, others must hear that a file they share was changed. */
-static void judge_files(amfs_loop *loop, amfs_task *task, amfs_text *detail) {
+static void judge_files(amfs_loop *loop, amfs_task *task, const amfs_left *left, amfs_text *detail) {
     amfs_completion *completion = task->completion;
     amfs_text changed = {0};
 
@@ -408,6 +471,15 @@ static void judge_files(amfs_loop *loop, amfs_task *task, amfs_text *detail) {
     }
     if (completion->outcome != AMFS_OK) return;
     if (!amfs_files_check_outputs(&loop->files, task, task->context->base, detail)) {
+        completion->outcome = AMFS_MISSING_OUTPUT;
+        return;
+    }
+    if (left->count > 0 && left->unfinished != NULL) {
+        amfs_text_add(detail,
+                      "did not finish: %s (a process that it left running in the background had it open for writing: let the command "
+                      "wait for it)",
+                      left->unfinished);
+        memset(completion->outputs, 0, task->output_count * sizeof(amfs_stamp));
         completion->outcome = AMFS_MISSING_OUTPUT;
         return;
     }
@@ -426,40 +498,40 @@ static int64_t peak_memory(amfs_loop *loop, int64_t maxrss_kib) {
     return maxrss_kib > loop->own_rss_kib ? maxrss_kib : 0;
 }
 
-amfs_task *amfs_run_finish(amfs_loop *loop, amfs_slot *slot) {
-    amfs_task *task = slot->task;
+amfs_run_state amfs_run_finish(amfs_loop *loop, amfs_slot *slot, amfs_task **ended) {
+    amfs_task *task = *ended = slot->task;
     amfs_completion *completion = task->completion;
     amfs_text detail = {0};
     amfs_ending ending = {0};
 
-    /* Not yet collected, the process keeps its number, so the group cannot be anybody else's. */
-    kill(-slot->pid, SIGKILL);
+    completion->end_us = epoch_us();
+    amfs_left left = end_others(loop, slot);
     int failed = amfs_collect(slot->pidfd, false, &ending);
     close(slot->pidfd);
-    completion->end_us = epoch_us();
-    bool alone = end_others(loop, slot);
+    int started = slot->nest->error; /* known for certain now */
+    if (!failed && slot->killed == AMFS_NOT_KILLED && is_want(started)) {
+        if (may_try_again(loop, task, true)) return try_again(loop, slot, task, &detail);
+    }
     end_attempt(slot, completion);
+    completion->left = left.count;
     completion->cpu_us = ending.cpu_us;
     completion->maxrss_kib = peak_memory(loop, ending.maxrss_kib);
     if (failed && slot->killed == AMFS_NOT_KILLED) {
         completion->outcome = AMFS_SETUP;
         completion->code = failed;
         amfs_text_add(&detail, "the exit status of '%s' is lost: another part of this process waits for all children", task->program);
-    } else if (slot->killed == AMFS_NOT_KILLED && slot->nest->error != 0) {
+    } else if (slot->killed == AMFS_NOT_KILLED && started != 0) {
         completion->outcome = AMFS_SETUP;
-        completion->code = slot->nest->error;
+        completion->code = started;
         explain_spawn(task, slot->nest, &detail);
+        if (is_want(started)) explain_want(loop, started, &detail);
     } else {
         judge(slot, task, &ending, &detail);
     }
-    judge_files(loop, task, &detail);
-    collect_output(loop, slot, task, alone, &detail);
-    if (is_staged(task)) {
-        bool keep = (task->flags & AMFS_KEEP_FAILED) && completion->outcome != AMFS_OK && completion->outcome != AMFS_CANCELLED;
-        if (keep) amfs_text_add(&detail, "; sandbox kept: %s/%.*s", loop->files.directory, (int)task->top_length, task->prefix);
-        else amfs_files_remove(&loop->files, task);
-    }
+    judge_files(loop, task, &left, &detail);
+    collect_output(loop, slot, task, left.clean, &detail);
+    end_sandbox(loop, task);
     completion->detail = detail.data;
     forget(slot);
-    return task;
+    return AMFS_ENDED;
 }

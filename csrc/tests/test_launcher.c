@@ -120,7 +120,7 @@ static amfs_launcher *start(uint32_t slots) {
     char fault[256];
 
     CHECK(amfs_launcher_new(&options, &launcher, fault, sizeof fault) == 0);
-    CHECK(amfs_launcher_set_context(launcher, 1, at("base"), env, 2) == 0);
+    CHECK(amfs_launcher_set_context(launcher, 1, at("base"), env, 2, NULL) == 0);
     return launcher;
 }
 
@@ -278,7 +278,7 @@ static void test_threads_and_fork(void) {
     }
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    for (int i = 0; i < 20; i++) CHECK(amfs_launcher_set_context(launcher, 1, "/", NULL, 0) == 0);
+    for (int i = 0; i < 20; i++) CHECK(amfs_launcher_set_context(launcher, 1, "/", NULL, 0, NULL) == 0);
     while (got < 300)
         for (amfs_completion *done = next_batch(launcher), *next; done != NULL; done = next, got++) {
             next = done->next;

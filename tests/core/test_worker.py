@@ -438,7 +438,7 @@ def test_a_spoiled_input_is_had_again_for_those_who_wait_for_it() -> None:
     assert sorted(entry.spec.tid for entry in node.machine.inflight.values()) == [3]
     node.exits(3)
     assert node.running() == [1]
-    node.forget().exits(1, outcome=Outcome.INPUT_CHANGED, detail="it wrote on its input a")
+    node.forget().exits(1, outcome=Outcome.INPUT_CHANGED, changed="a")
     assert node.effect(Delete) == Delete([key("a")])
     assert node.take(m.Lost, SHARD) == m.Lost(RUN, keys("a"), 0)
     assert node.take(m.Locate, SHARD) == m.Locate(RUN, keys("a"))
@@ -464,3 +464,13 @@ def test_a_second_making_of_a_file_that_was_fetched_changes_nothing_of_it() -> N
     node.forget().exits(1, 9)
     node.assign(mine(3, "x"))
     assert {record.stamps for record in node.launched()} == {((5, 0),)}
+
+
+def test_only_the_input_that_a_task_has_changed_is_given_up() -> None:
+    """Not one whose name is a part of that of the other, or occurs in the sentence."""
+    node = Node(slots=1).assign(mine(1, "img1 img10 e")).located("img1", 2).located("img10", 2).located("e", 2)
+    node.inline("img1", 2).inline("img10", 2).inline("e", 2)
+    assert node.running() == [1]
+    node.forget().exits(1, outcome=Outcome.INPUT_CHANGED, detail="changed its input: img10", changed="img10")
+    assert node.effect(Delete) == Delete([key("img10")])
+    assert node.take(m.Lost, SHARD) == m.Lost(RUN, keys("img10"), 0)

@@ -93,7 +93,7 @@ def test_the_end_of_a_run_kills_its_tasks_and_then_removes_all_of_it() -> None:
     (serial,) = node.effect(Kill).serials
     node.nothing_left()
     node.assign(mine(9)).located("a", 2).inline("a", 2).tell(SHARD, m.FileFailed(RUN, keys("a"), ("x",))).nothing_left()
-    node.feed(TasksExited([(serial, Outcome.CANCELLED, 15, 0, 0, 0, 0, 0, (), b"", b"", "")]))
+    node.feed(TasksExited([(serial, Outcome.CANCELLED, 15, 0, 0, 0, 0, 0, (), b"", b"", "", None)]))
     assert node.effect(CloseRun) == CloseRun(RUN, "7/")
     assert node.take(m.RunGone, CLIENT).node == 0
     assert node.machine.runs == {}
@@ -189,7 +189,7 @@ def test_parked_tasks_are_told_to_their_dispatcher_in_steps() -> None:
 
 def test_results_of_several_tasks_travel_together() -> None:
     node = Node(slots=2).assign(mine(1), mine(2))
-    exits = [(serial, 0, 0, 0, 0, 1, 0, 0, (), b"", b"", "") for serial in node.machine.inflight]
+    exits = [(serial, 0, 0, 0, 0, 1, 0, 0, (), b"", b"", "", None) for serial in node.machine.inflight]
     node.forget().feed(TasksExited(exits))
     assert node.take(m.Done).results == (m.Result(1, end_us=1), m.Result(2, end_us=1))
 

@@ -60,12 +60,14 @@ class Node(Recorder[Worker]):
         """The ids of the tasks that went to the launcher since last asked."""
         return [tid_of(record) for record in self.launched()]
 
-    def exits(self, tid: int, *sizes: int, outcome: int = 0, detail: str = "", took_us: int = 1000) -> Self:
-        """The launcher reports the end of a task with outputs of these sizes."""
+    def exits(self, tid: int, *sizes: int, outcome: int = 0, detail: str = "", took_us: int = 1000, changed: str = "") -> Self:
+        """The launcher reports the end of a task with outputs of these sizes, which has ``changed`` these inputs."""
         serial = next(serial for serial, entry in self.machine.inflight.items() if entry.spec.tid == tid)
         code = 1 if outcome else 0
         made = tuple((size, 1000 + size) for size in sizes)
-        self.feed(TasksExited([(serial, outcome, code, 1, 10**6, 10**6 + took_us, 900, 64, made, b"", b"", detail)]))
+        given = self.machine.inflight[serial].given
+        facts = (tuple(given.index(key(name)) for name in changed.split()), "", 0, "", 0) if changed else None
+        self.feed(TasksExited([(serial, outcome, code, 1, 10**6, 10**6 + took_us, 900, 64, made, b"", b"", detail, facts)]))
         return self
 
     def done(self) -> list[m.Result]:

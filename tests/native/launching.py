@@ -31,6 +31,7 @@ class Done(NamedTuple):
     stdout: bytes
     stderr: bytes
     detail: str
+    facts: tuple[tuple[int, ...], str, int, str, int] | None  # inputs changed, whole stdout, its size, sandbox, processes left
 
 
 class World:

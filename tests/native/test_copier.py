@@ -29,7 +29,7 @@ def collect(copier: Copier, count: int = 1) -> dict[int, tuple[str, int]]:
     while len(found) < count:
         ready, _, _ = select.select([copier.fd], [], [], max(0.0, deadline - time.monotonic()))
         assert ready, f"only {len(found)} of {count} completions"
-        for serial, error, size in copier.completions():
+        for serial, error, size, _ in copier.completions():
             assert serial not in found
             found[serial] = (error, size)
     assert len(found) == count

@@ -15,8 +15,10 @@ import pytest
 from launching import CONTEXT, ENVIRONMENT, World
 from waiting import until
 
+from amfs._native import caller_limits
 from amfs.engine.records import KEEP_FAILED, STAGED, WANT_OUTPUT
 from amfs.engine.states import Outcome
+from amfs.host.umask import umask
 
 # ── how a task ends ────────────────────────────────────────────────────────────────────────────────
 
@@ -207,9 +209,35 @@ def test_inputs_read_in_place_and_named_absolutely(world: World) -> None:
 
 
 def test_environment(world: World) -> None:
-    assert world.run(world.record(["/usr/bin/env"], flags=STAGED | WANT_OUTPUT)).stdout.decode().splitlines() == ENVIRONMENT
+    assert world.run(world.record(["/usr/bin/env"], flags=STAGED | WANT_OUTPUT)).stdout.decode().splitlines()[:-1] == ENVIRONMENT
     done = world.run(world.record(["/usr/bin/env"], flags=STAGED | WANT_OUTPUT, env=["GONE", "KEPT=own", "NEW=a=b", "NEW=c", "NEVER"]))
-    assert done.stdout.decode().splitlines() == [*ENVIRONMENT[:2], "KEPT=own", "NEW=c"]
+    assert done.stdout.decode().splitlines()[:-1] == [*ENVIRONMENT[:2], "KEPT=own", "NEW=c"]
+
+
+@pytest.mark.parametrize(("flags", "cwd", "place"), [
+    (STAGED, "", "{sandboxes}/1"), (STAGED, "sub/", "{sandboxes}/1/sub"), (STAGED, "a/./../b", "{sandboxes}/1/b"),
+    (0, "", "{base}"), (0, "here", "{base}/here"), (0, "here/../here/.", "{base}/here"), (0, "/", "/"), (0, "/usr/", "/usr"),
+])  # fmt: skip
+def test_pwd_is_where_the_task_runs(world: World, flags: int, cwd: str, place: str) -> None:
+    (world.base / "here").mkdir()
+    world.launcher.set_context(CONTEXT, str(world.base), ["PWD=/somewhere/else", "OLDPWD=/before", *ENVIRONMENT])
+    for own in ([], ["PWD=/wrong"]):
+        done = world.run(world.record(["/usr/bin/env"], flags=flags | WANT_OUTPUT, cwd=cwd, env=own, serial=1))
+        words = dict(line.split("=", 1) for line in done.stdout.decode().splitlines())
+        assert (words.get("PWD"), words.get("OLDPWD")) == (place.format(sandboxes=world.sandboxes, base=world.base), None), done
+
+
+def test_tasks_have_umask_limits_and_niceness_of_their_run(world: World) -> None:
+    limits = list(caller_limits())
+    limits[resource.RLIMIT_FSIZE], limits[resource.RLIMIT_CORE] = 1 << 20, 0
+    world.launcher.set_context(CONTEXT, str(world.base), ENVIRONMENT, 0o027, os.getpriority(os.PRIO_PROCESS, 0) + 3, limits)
+    done = world.run(world.shell("umask; ulimit -S -f; ulimit -S -c; nice; ulimit -H -f", flags=WANT_OUTPUT))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    most = "unlimited" if hard == resource.RLIM_INFINITY else str(hard // 512)
+    assert done.stdout.decode().split() == ["0027", "2048", "0", str(os.getpriority(os.PRIO_PROCESS, 0) + 3), most]
+    world.launcher.set_context(CONTEXT, str(world.base), ENVIRONMENT)
+    done = world.run(world.shell("umask; nice", flags=WANT_OUTPUT))
+    assert done.stdout.decode().split() == [f"{umask():04o}", str(os.getpriority(os.PRIO_PROCESS, 0))]
 
 
 def test_a_replaced_context_counts_for_records_submitted_later(world: World) -> None:
@@ -306,7 +334,7 @@ def test_wanted_output_is_whole_or_in_a_file(world: World) -> None:
     whole = "".join(f"{i}\n" for i in range(1, 5001))
     assert done.outcome == Outcome.OK
     assert done.stdout == whole[:10].encode()
-    assert done.detail == f"all {len(whole)} bytes of stdout: {world.logs}/abc.stdout"
+    assert (done.detail, done.facts) == ("", ((), f"{world.logs}/abc.stdout", len(whole), "", 0))
     assert (world.logs / "abc.stdout").read_text() == whole
 
 
@@ -490,7 +518,7 @@ def test_the_sandbox_of_a_failed_task_can_be_kept(root: Path) -> None:
     assert world.run(world.shell("touch x", flags=flags)).outcome == Outcome.OK
     world.assert_clean()
     done = world.run(world.shell("echo > evidence; exit 1", flags=flags, serial=0x1F))
-    assert done.detail == f"exit status 1; sandbox kept: {world.sandboxes}/1f"
+    assert (done.detail, done.facts) == ("exit status 1", ((), "", 0, f"{world.sandboxes}/1f", 0))
     assert (world.sandboxes / "1f" / "evidence").exists()
     done = world.run(world.shell("ls", flags=flags | WANT_OUTPUT, serial=0x1F))  # an attempt later finds a fresh one
     assert (done.outcome, done.stdout) == (Outcome.OK, b"")

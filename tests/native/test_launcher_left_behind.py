@@ -13,7 +13,7 @@ import pytest
 from launching import GUARD_SECONDS, World, gone
 from waiting import until
 
-from amfs.engine.records import WANT_OUTPUT
+from amfs.engine.records import STAGED, WANT_OUTPUT
 from amfs.engine.states import Outcome
 
 DAEMON = """
@@ -58,9 +58,62 @@ def test_what_a_task_leaves_behind_ends_with_it(world: World, kind: str) -> None
 
 
 def test_what_a_task_leaves_behind_is_ended_before_its_files_are_looked_at(world: World) -> None:
-    script = "(setsid sh -c 'while :; do echo intruder >> out; done' &) ; until [ -s out ]; do sleep 0.01; done"
+    script = "echo > out; (setsid sh -c 'while :; do echo x > beside; rm -f out; echo intruder > out; done' &) ; sleep 0.1"
     done = world.run(world.shell(script, outputs=[("out", world.to("out"))]))
-    assert (done.outcome, done.outputs[0][0]) == (Outcome.OK, os.stat(world.to("out")).st_size)
+    assert done.facts is not None and done.facts[4] >= 1
+    if done.outcome == Outcome.OK:  # it was ended between two rounds
+        assert done.outputs[0][0] == os.stat(world.to("out")).st_size
+    else:
+        assert done.outcome == Outcome.MISSING_OUTPUT and not os.path.exists(world.to("out"))
+
+
+BACKGROUND = {
+    "and": "sleep 1000 > out &",
+    "nohup": "nohup sleep 1000 > out 2>/dev/null &",
+    "a shell within": "( sleep 1000 > out & )",
+    "session of its own": "setsid sleep 1000 > out &",
+    "daemon": "{python} {daemon} /dev/null; setsid sh -c 'exec 9>> out; sleep 1000' & until [ -e out ]; do sleep 0.01; done",
+}
+
+
+@pytest.mark.parametrize("staged", [True, False])
+@pytest.mark.parametrize("kind", BACKGROUND)
+def test_a_task_whose_output_is_still_being_written_has_failed(world: World, kind: str, staged: bool) -> None:
+    daemon = world.base / "daemon.py"
+    daemon.write_text(DAEMON)
+    script = BACKGROUND[kind].format(python=sys.executable, daemon=daemon) + "\nuntil [ -e out ]; do sleep 0.01; done"
+    done = world.run(world.shell(script, flags=STAGED if staged else 0, outputs=[("out", world.to("out") if staged else "")]))
+    assert done.outcome == Outcome.MISSING_OUTPUT
+    assert done.detail.startswith("did not finish: out (a process that it left running in the background")
+    assert done.facts is not None and done.facts[4] >= 1
+    assert not os.path.exists(world.to("out"))
+
+
+@pytest.mark.parametrize("kind", ["and", "nohup", "a shell within", "session of its own"])
+def test_what_a_task_left_running_is_counted(world: World, kind: str) -> None:
+    """Whether it is in the group of the task or not, and also where it does nothing to the outputs."""
+    script = BACKGROUND[kind].replace("> out", "> other")
+    done = world.run(world.shell(f"{script}\n{script}\necho > out", outputs=[("out", world.to("out"))]))
+    assert (done.outcome, done.detail) == (Outcome.OK, "")
+    assert done.facts is not None and done.facts[4] == 2
+
+
+@pytest.mark.parametrize("script", ["true", "sleep 0.01; true", "seq 1000 | head -1", "sleep 0.001 & wait", "sleep 0 &", "(exit 3) &"])
+def test_nothing_is_said_of_processes_that_end_by_themselves(world: World, script: str) -> None:
+    assert world.run(world.shell(script)).facts is None
+
+
+def test_what_is_ended_by_a_limit_was_not_left_by_the_task(world: World) -> None:
+    done = world.run(world.shell("sleep 1000 & sleep 1000", time_limit_ms=100))
+    assert (done.outcome, done.facts) == (Outcome.TIME_LIMIT, None)
+
+
+def test_of_two_tasks_each_is_told_of_its_own(root: Path) -> None:
+    several = World(root, slots=8)
+    several.launcher.submit([several.shell("sleep 1000 & " * (n % 4) + "sleep 0.05", serial=n + 1) for n in range(40)])
+    found = {done.serial: done.facts[4] if done.facts else 0 for done in several.wait(40)}
+    assert found == {n + 1: n % 4 for n in range(40)}
+    several.launcher.stop()
 
 
 @pytest.mark.parametrize("kind", ["group of its own", "daemon", "deaf"])
@@ -161,9 +214,9 @@ def test_an_output_without_an_end_is_bounded(world: World) -> None:
     script = "head -c 300000000 /dev/zero | tr '\\0' x"
     done = world.run(world.shell(script, flags=WANT_OUTPUT))
     assert done.outcome == Outcome.OK
-    remark, path = done.detail.rsplit(": ", 1)
-    assert remark == "only the first 16777216 of 300000000 bytes of stdout (declare a file for it to have more)"
-    assert os.stat(path).st_size == 16 << 20
+    assert done.facts is not None
+    _, path, size, _, _ = done.facts
+    assert (size, os.stat(path).st_size) == (300_000_000, 16 << 20)
     assert done.stdout == b"x" * 65536
 
 

@@ -1,0 +1,74 @@
+#include "leftover.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    AT_ONCE = 256,
+    GRACE_MS = 3,
+    PATIENCE_US = 300000,
+    NUMBERS_MAX = 8192,          /* to ask one by one costs less than a walk through /proc */
+    NUMBERS_PER_SECOND = 1 << 15, /* no machine gives so many to processes, so that they do not begin again meanwhile */
+};
+
+/* Numbers are given to processes in order: those of the task are above that of its first one, up to the last one given. 0: have all looked at,
+ * since the numbers may have begun again, or are too many. */
+static pid_t last_number(const amfs_loop *loop, const amfs_slot *slot) {
+    pid_t last = amfs_last_pid(loop);
+    int64_t seconds = (amfs_now_us() - slot->started_us) / 1000000 + 1;
+
+    if (last <= slot->pid || last - slot->pid > NUMBERS_MAX) return 0;
+    return seconds < loop->most_pids / NUMBERS_PER_SECOND ? last : 0;
+}
+
+static bool is_output(amfs_loop *loop, const amfs_task *task, uint32_t i, const struct stat *file) {
+    struct stat output;
+    int at = amfs_files_at(&loop->files, task, task->context->base, task->outputs[i].name);
+    return at != -ENAMETOOLONG && fstatat(at, loop->files.path, &output, 0) == 0 && output.st_ino == file->st_ino &&
+           output.st_dev == file->st_dev;
+}
+
+/* An output that this process has open for writing. NULL: there is none. */
+static const char *written_by(amfs_loop *loop, const amfs_task *task, pid_t pid) {
+    char path[40];
+    struct dirent *entry;
+    struct stat link, file;
+    const char *name = NULL;
+
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    DIR *descriptors = opendir(path);
+    while (name == NULL && descriptors != NULL && (entry = readdir(descriptors)) != NULL) {
+        /* The mode of such a link says how the file was opened. */
+        if (fstatat(dirfd(descriptors), entry->d_name, &link, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(link.st_mode) ||
+            (link.st_mode & S_IWUSR) == 0 || fstatat(dirfd(descriptors), entry->d_name, &file, 0) != 0 || !S_ISREG(file.st_mode))
+            continue;
+        for (uint32_t i = 0; i < task->output_count && name == NULL; i++)
+            if (is_output(loop, task, i, &file)) name = task->outputs[i].name;
+    }
+    if (descriptors != NULL) closedir(descriptors);
+    return name;
+}
+
+amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot) {
+    int64_t give_up = amfs_now_us() + PATIENCE_US;
+    amfs_left left = {0};
+    amfs_marked found[AT_ONCE];
+
+    if (slot->mark == 0) return left;
+    for (bool first = true;; first = false) {
+        unsigned count = amfs_mark_find(slot->mark, slot->pid, last_number(loop, slot), found, AT_ONCE);
+        left.clean = count == 0;
+        if (left.clean) break;
+        if (first) {
+            left.count = count = amfs_mark_await(found, count, GRACE_MS);
+            for (unsigned i = 0; i < count && left.unfinished == NULL; i++) left.unfinished = written_by(loop, slot->task, found[i].pid);
+        }
+        amfs_mark_kill(found, count);
+        if (amfs_now_us() >= give_up) break;
+    }
+    return left;
+}

@@ -1,0 +1,17 @@
+/* What a task has left running when its first process has ended. Knows the slot, no queue. */
+#ifndef AMFS_LEFTOVER_H
+#define AMFS_LEFTOVER_H
+
+#include "launcher_loop.h"
+
+typedef struct {
+    uint32_t count;        /* processes that were found, and ended */
+    const char *unfinished; /* the name of an output that one of them had open for writing; NULL: none had */
+    bool clean;            /* nothing is left */
+} amfs_left;
+
+/* Look for the other processes of the slot's task, whose first process is over but not collected, and end them. Those that end by themselves
+ * within a few milliseconds do not count: of a pipeline somebody is always the last. */
+amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot);
+
+#endif
