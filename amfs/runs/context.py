@@ -10,6 +10,7 @@ import random
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -43,7 +44,7 @@ class RunOptions(msgspec.Struct, kw_only=True):
     spill: str = ""  # directory on a disk; "": $TMPDIR or the like, "none": nothing is spilled
     spill_limit: int = 0  # bytes, 0: as many as there is room for
     journal: Path | None = None
-    resume: bool = False
+    resume: bool | Literal["trust"] = False  # "trust": also where files that tasks read have changed since
     trace: str = ""
     source: str = ""
     env: dict[str, str] | None = None  # the environment of the tasks; None: ours
