@@ -140,6 +140,7 @@ class Blob(Struct, frozen=True):
     data: bytes | None = None
     mode: int = 0o444
     missing: bool = False
+    mtime_ns: int = 0  # 0: not known
 
 
 # ── submitter <-> nodes ────────────────────────────────────────────────────────────────────────────

@@ -102,15 +102,18 @@ int amfs_remove_tree(int directory, const char *name) {
     return 0;
 }
 
-static int copy_regular(const char *from, const char *to, mode_t mode) {
+static void set_time(const char *path, const struct stat *source) {
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, source->st_mtim};
+    (void)!utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW); /* a file system without times loses nothing else */
+}
+
+/* The mode is less the umask, as everywhere. */
+static int copy_regular(const char *from, const char *to, const struct stat *status) {
     int source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (source < 0) return errno;
-    int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, status->st_mode & 0777);
     int failed = target < 0 ? errno : amfs_copy_descriptor(source, target);
-    if (target >= 0) {
-        if (!failed && fchmod(target, mode) < 0) failed = errno;
-        if (close(target) < 0 && !failed) failed = errno;
-    }
+    if (target >= 0 && close(target) < 0 && !failed) failed = errno;
     close(source);
     return failed;
 }
@@ -134,16 +137,18 @@ int amfs_copy_tree(const char *from, const char *to) {
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
     if (walk == NULL) return errno;
     for (FTSENT *entry; !failed && (errno = 0, entry = fts_read(walk)) != NULL;) {
-        if (entry->fts_info == FTS_DP) continue;
         if (snprintf(path, sizeof path, "%s%s", to, entry->fts_path + skip) >= (int)sizeof path) {
             failed = ENAMETOOLONG;
+        } else if (entry->fts_info == FTS_DP) {
+            set_time(path, entry->fts_statp);
         } else if (entry->fts_info == FTS_D) {
             if (mkdir(path, (entry->fts_statp->st_mode & 0777) | 0700) < 0 && errno != EEXIST) failed = errno;
         } else if (entry->fts_info == FTS_F || entry->fts_info == FTS_SL || entry->fts_info == FTS_SLNONE) {
             if (unlink(path) < 0 && errno != ENOENT) failed = errno;
             else
-                failed = entry->fts_info == FTS_F ? copy_regular(entry->fts_accpath, path, entry->fts_statp->st_mode & 0777)
+                failed = entry->fts_info == FTS_F ? copy_regular(entry->fts_accpath, path, entry->fts_statp)
                                                   : copy_link(entry->fts_accpath, path);
+            if (!failed) set_time(path, entry->fts_statp);
         } else {
             failed = entry->fts_info != FTS_DEFAULT && entry->fts_errno ? entry->fts_errno : EINVAL;
         }
