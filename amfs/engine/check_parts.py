@@ -92,7 +92,10 @@ def name_faults(task: Task, strays: Callable[[str, str], str], base: str, aliase
                 aliases[name] = true_name
             if true_name[0] == "/":
                 absolutes.add(true_name)
-            if ".." in name and (stray := strays(name, true_name)):
+            above = name[:1] != "/" and (true_name == "." or f"{base}/".startswith(f"{true_name.rstrip('/')}/"))
+            if above and task.staged and not task.blind and name in task.inputs:
+                words.append(f"task {task.id}: input {name!r} is the directory of the run, or one above it; name what the task reads in it")
+            elif ".." in name and (stray := strays(name, true_name)):
                 words.append(f"task {task.id}: {stray}")
         elif name[:1] == "/":
             absolutes.add(name)

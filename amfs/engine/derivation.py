@@ -56,10 +56,11 @@ class Keys:
 
 
 class Derivations:
-    """``identity(file, is it a program)``: a number that changes with the file; files are named as in the plan. ``tasks`` and ``plan`` may
-    grow."""
+    """``identity(file, is it a program)``: a number that changes with the file; files are named as in the plan. ``session``: a number that
+    no other session has, for blind tasks, whose files are gone with theirs. ``tasks`` and ``plan`` may grow."""
 
-    def __init__(self, tasks: Sequence[Task], plan: Plan, identity: Callable[[str, bool], int]) -> None:
+    def __init__(self, tasks: Sequence[Task], plan: Plan, identity: Callable[[str, bool], int], session: int = 0) -> None:
+        self._session = session
         self.key = Keys(tasks, plan.later)
         self._tasks = tasks
         self._plan = plan
@@ -110,7 +111,9 @@ class Derivations:
     def _program(self, task: Task) -> int:
         """Of a program that lies where the run stands; those of the system are not looked at, or an update would make all run again."""
         written, base = task.argv[0], self._plan.base
-        if task.blind or not (task.staged or "/" in written):
+        if task.blind:
+            return self._session
+        if not (task.staged or "/" in written):
             return 0
         known = self._programs.get(written)
         if known is None:

@@ -55,6 +55,7 @@ class Options(Struct, frozen=True):
     paths: dict[str, str] = {}  # as RunInfo.paths, of a task that was not known when the run began
     blind: str = ""  # it declares no files: its working directory in the session's file system, absolute; "": an ordinary task
     lenient: bool = False  # of a blind task: it may end well without a file that its command line names, for nobody makes that file
+    filled: tuple[str, ...] = ()  # inputs in which tasks of the run write: directories that may change while it runs
     name: str = ""  # the id of a task that makes files of the session's file system: their records keep it
 
 
@@ -114,6 +115,7 @@ class Result(Struct, frozen=True):
     bytes_fetched: int = 0  # of its inputs that came from other nodes on its account
     missing: tuple[str, ...] = ()  # a blind task that failed: paths in the session's file system that it looked for in vain
     made: tuple[str, ...] = ()  # a blind task that ended well: paths that have a file now
+    times: tuple[int, ...] = ()  # of modification of the outputs, in ns
 
 
 class FileAt(Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from amfs._native import xxh64
 from amfs.engine import messages as m
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError, SystemSetupError, UsageError
@@ -129,6 +130,11 @@ class RunContext:
     def _on_view(self, view: m.View) -> None:
         if self.view is None or overtakes(view, self.view):
             self.view = view
+
+    @property
+    def session_number(self) -> int:
+        """A number that no other session has; 0 without a session."""
+        return 0 if self.core is not None else xxh64(f"{self.attachment.session.name} {self.attachment.session.created}")
 
     def wait_for_view(self, longest_s: float = 15.0) -> m.View:
         """Until the session has said who is in it. Raises SessionError."""

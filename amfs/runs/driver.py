@@ -43,7 +43,7 @@ from amfs.engine.states import FINISHED
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import AmfsError
-from amfs.host.shared_storage import size_of
+from amfs.host.shared_storage import size_as_left, size_of
 from amfs.host.umask import umask
 from amfs.runs.context import JOURNAL, RunContext, RunOptions
 from amfs.runs.identities import Identities
@@ -125,7 +125,7 @@ class RunDriver:
             scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
         )
         self.identities = Identities(plan, options.session)
-        self.derivation = Derivations(tasks, plan, self.identities)
+        self.derivation = Derivations(tasks, plan, self.identities, context.session_number)
         self.changed = 0  # tasks that an earlier run has done, with other files than there are now
         if options.journal is not None:
             self.identities.learn(plan.shared)  # before anything is read
@@ -179,17 +179,25 @@ class RunDriver:
 
         base, hashed = self.plan.base, self.options.hashed_outputs
         in_session = self._sizes_in_session(past)
+        trust = self.options.resume == "trust"
 
         def size_on_shared(name: str) -> int:
-            return in_session(name) if in_namespace(name) else size_of(self.context.shared, shared_path(base, name, hashed))
+            if in_namespace(name):
+                return in_session(name)
+            return size_as_left(self.context.shared, shared_path(base, name, hashed), 0 if trust else time_left(name))
+
+        def time_left(name: str) -> int:
+            """The time that the task left on a file; 0: that is not known."""
+            tid = self.plan.writers.get(name, -1)
+            times = past.done.get(self.derivation.key(tid), ((), 0, ()))[2] if tid >= 0 else ()
+            names = (self.plan.aliases.get(each, each) for each in self.tasks[tid].outputs)
+            return dict(zip(names, times, strict=False)).get(name, 0)
 
         store, scope = self.context.store, self.maker.scope
         files = store.inventory(scope) if store is not None and store.adopted else ()
         in_memory = {key[len(scope) :]: (size, mtime) for key, size, mtime in files}
-        trust = self.options.resume == "trust"
-
         def sizes(tid: int) -> tuple[int, ...] | None:
-            left, derivation = past.done.get(self.derivation.key(tid), (None, 0))
+            left, derivation, _ = past.done.get(self.derivation.key(tid), (None, 0, ()))
             if left is None or trust or self.derivation(tid) == derivation:
                 return left
             self.changed += 1
@@ -307,7 +315,7 @@ class RunDriver:
             result = self.tally.add(result)
             made_later = result.tid in self.plan.later  # a task that stands for others is told by them
             if self.journal is not None and not result.outcome and not made_later:
-                done.append((self.derivation.key(result.tid), result.sizes, self.derivation(result.tid) or 0))
+                done.append((self.derivation.key(result.tid), result.sizes, self.derivation(result.tid) or 0, result.times))
             if self.trace is not None and not made_later:
                 self.trace.add(task.id, stage_of(task), result)
             if self.on_ended is not None:

@@ -1,8 +1,8 @@
 """The journal of a run: the finished tasks, so that a second run does only the rest.
 
 Append-only. A record is ``u32 length, u32 check, payload``, little-endian; ``check`` is the low half of the payload's XXH64 and the
-payload is MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs, derivation), of which
-``engine/derivation.py`` says what they are. A torn or damaged record ends the reading: what is before it counts.
+payload is MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs, derivation, times of outputs);
+``engine/derivation.py`` says what key and derivation are. A torn or damaged record ends the reading: what is before it counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from amfs.errors import AmfsError, UsageError
 
 _HEAD = struct.Struct("<II")
 FORMAT = 2  # 1 did not say what tasks had read
-Done = tuple[int, tuple[int, ...], int]  # key, sizes of outputs, derivation
+Done = tuple[int, tuple[int, ...], int, tuple[int, ...]]  # key, sizes of outputs, derivation, times of outputs in ns
 SUFFIX = ".journal"  # a file named so is ours, whatever is in it
 
 
@@ -41,11 +41,11 @@ class Header(msgspec.Struct, array_like=True):
 
 
 class Past(msgspec.Struct):
-    """What an earlier run left: of each finished task, by its key, the sizes of its outputs and its derivation. Empty if the journal is of
-    an older format, which did not say what tasks had read."""
+    """What an earlier run left: of each finished task, by its key, the sizes of its outputs, its derivation, and their times. Empty if the
+    journal is of an older format, which did not say what tasks had read."""
 
     header: Header
-    done: dict[int, tuple[tuple[int, ...], int]]
+    done: dict[int, tuple[tuple[int, ...], int, tuple[int, ...]]]
 
     @property
     def old(self) -> bool:
@@ -88,10 +88,10 @@ def read(path: Path) -> Past | None:
         raise UsageError(f"{path} is not a journal of amfs (or its first record is damaged)")
     try:
         header = msgspec.msgpack.decode(records[0], type=Header)
-        done: dict[int, tuple[tuple[int, ...], int]] = {}
+        done: dict[int, tuple[tuple[int, ...], int, tuple[int, ...]]] = {}
         decoder = msgspec.msgpack.Decoder(list[Done])
         for record in records[1:] if header.format == FORMAT else ():
-            done.update((key, (sizes, derivation)) for key, sizes, derivation in decoder.decode(record))
+            done.update((key, tuple(left)) for key, *left in decoder.decode(record))  # type: ignore[misc]
     except msgspec.DecodeError as error:
         raise UsageError(f"the journal {path} cannot be understood: {error}") from None
     if header.format > FORMAT:

@@ -1,6 +1,7 @@
 #include "tree.h"
 
 #include "launcher/sandbox.h"
+#include "xxh64.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -165,4 +167,77 @@ int amfs_rename_to_free(int directory, const char *path, const char *destination
     if (linkat(directory, path, AT_FDCWD, destination, 0) < 0) return errno;
     unlinkat(directory, path, 0);
     return 0;
+}
+
+/* ── marks ── */
+
+struct mark {
+    uint64_t name, state;
+};
+
+struct amfs_tree_marks {
+    size_t count;
+    struct mark marks[];
+};
+
+static int by_name(const void *first, const void *second) {
+    uint64_t a = ((const struct mark *)first)->name, b = ((const struct mark *)second)->name;
+    return a < b ? -1 : a > b;
+}
+
+/* The marks of up to `most` files, sorted; NULL with errno, E2BIG: there are more. */
+static struct amfs_tree_marks *marks_of(const char *path, size_t most) {
+    char root[PATH_MAX];
+    char *roots[] = {root, NULL};
+    size_t skip = strlen(path), room = 0;
+    struct amfs_tree_marks *found = calloc(1, sizeof *found);
+    int failed = skip < sizeof root ? 0 : ENAMETOOLONG;
+    if (found == NULL || failed) {
+        free(found);
+        errno = failed ? failed : ENOMEM;
+        return NULL;
+    }
+    memcpy(root, path, skip + 1);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+    if (walk == NULL) failed = errno;
+    for (FTSENT *entry; !failed && (errno = 0, entry = fts_read(walk)) != NULL;) {
+        const struct stat *status = entry->fts_statp;
+        if (entry->fts_info != FTS_F && entry->fts_info != FTS_SL && entry->fts_info != FTS_SLNONE) continue;
+        if (found->count >= most) failed = E2BIG;
+        if (!failed && found->count == room) {
+            room = room ? 2 * room : 64;
+            struct amfs_tree_marks *more = realloc(found, sizeof *found + room * sizeof(struct mark));
+            if (more == NULL) failed = ENOMEM;
+            else found = more;
+        }
+        if (failed) break;
+        const char *name = entry->fts_path + skip;
+        uint64_t state[3] = {(uint64_t)status->st_size, (uint64_t)status->st_mtim.tv_sec, (uint64_t)status->st_mtim.tv_nsec};
+        found->marks[found->count++] = (struct mark){amfs_xxh64(name, strlen(name), 0), amfs_xxh64(state, sizeof state, 0)};
+    }
+    if (!failed) failed = errno;
+    if (walk != NULL) fts_close(walk);
+    if (failed) {
+        free(found);
+        errno = failed;
+        return NULL;
+    }
+    qsort(found->marks, found->count, sizeof(struct mark), by_name);
+    return found;
+}
+
+struct amfs_tree_marks *amfs_tree_marks_of(const char *path) { return marks_of(path, AMFS_TREE_MARKS); }
+
+bool amfs_tree_has_changed(const char *path, const struct amfs_tree_marks *then) {
+    /* As many again may have come: where there are still more, nothing is said. */
+    struct amfs_tree_marks *now = marks_of(path, 2 * AMFS_TREE_MARKS);
+    if (now == NULL) return errno == ENOENT || errno == ENOTDIR;
+    size_t at = 0;
+    bool changed = false;
+    for (size_t i = 0; i < then->count && !changed; i++) {
+        while (at < now->count && now->marks[at].name < then->marks[i].name) at++;
+        changed = at == now->count || now->marks[at].name != then->marks[i].name || now->marks[at].state != then->marks[i].state;
+    }
+    free(now);
+    return changed;
 }

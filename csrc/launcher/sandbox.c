@@ -166,6 +166,7 @@ static int prepare_input(amfs_files *files, amfs_task *task, amfs_input *input, 
         if (stat(source, &status) < 0) failed = errno;
         input->stamp = stamp_of(&status);
         input->watched = !failed && S_ISREG(status.st_mode);
+        if (!failed && S_ISDIR(status.st_mode) && (task->flags & AMFS_STAGED)) input->tree = amfs_tree_marks_of(source);
     }
     if (!failed && input->name[0] != '/') {
         failed = amfs_files_at(files, task, "", input->name);
@@ -229,6 +230,10 @@ bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_te
     for (uint32_t i = 0; i < task->input_count; i++) {
         const amfs_input *input = &task->inputs[i];
         struct stat status;
+        if (input->tree != NULL && amfs_tree_has_changed(input->source + (input->source[0] == '@'), input->tree)) {
+            amfs_text_add(detail, changed ? ", %s" : "changed its input: %s", input->name);
+            changed = true;
+        }
         if (!input->watched) continue;
         if (stat(input->source + (input->source[0] == '@'), &status) < 0) {
             /* Dropped by its owner, perhaps because another task wrote on it: what this task had is its own link. */

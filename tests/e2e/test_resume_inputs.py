@@ -165,6 +165,24 @@ def test_a_program_of_the_user_is_an_input(here: Path, declared: bool) -> None:
     assert ran(here) == Counter("t") and (here / "t").read_text() == "2\n"
 
 
+@pytest.mark.parametrize("trust", [False, True])
+def test_outputs_that_were_edited_are_made_again(here: Path, trust: bool) -> None:
+    """Of the same size, too: a task that has read the one would else stand beside one that reads the other."""
+    log = here / "log"
+    (here / "list").write_text(f"""\
+t -b sh -o t -a -c 'echo made > t; echo t >> {log}'
+u -b sh -i t -o u -a -c 'cat t > u; echo u >> {log}'
+""")
+    run("--keep-all", "list")
+    ran(here)
+    run("--keep-all", "--resume", "list")
+    assert not ran(here)
+    rewrite(here / "t", "EDIT\n")
+    run("--keep-all", "--resume=trust" if trust else "--resume", "list")
+    assert ran(here) == Counter("" if trust else "t")
+    assert (here / "t").read_text() == ("EDIT\n" if trust else "made\n")
+
+
 def test_an_order_without_files_is_a_dependence_too(here: Path) -> None:
     log = here / "log"
     (here / "in").write_text("1\n")
