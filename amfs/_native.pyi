@@ -208,7 +208,7 @@ class Io:
         """How long a peer may make no progress (30 s unless said); before the first connection."""
     def fetch(self, serial: int, ino: int, from_: int, size: int, /) -> None:
         """In the background, as all with a serial; ends as (0, serial, ino, size, error) from take(). ESTALE: it has another size there."""
-    def fetch_stored(self, serial: int, from_: int, path: str, size: int, destination: str, mode: int, /) -> None:
+    def fetch_stored(self, serial: int, from_: int, path: str, size: int, destination: str, mode: int, mtime_ns: int = 0, /) -> None:
         """The file at ``path`` of another node's store, of ``size`` bytes, to a whole path; if that has a file by then, it stays. Ends as
         (4, serial, 0, size, error) from take(). ESTALE: it has another size there."""
     def fetch_part(self, serial: int, ino: int, index: int, from_: int, keep: bool = False, /) -> None: ...

@@ -114,12 +114,13 @@ def _find(tasks: Sequence[Task], wanted: str, source: str) -> int:
 
 def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> list[str]:
     """What list, journal and shared storage say of the task at ``index``. ``done_keys``: of finished tasks, as in the journal."""
-    from amfs.runs.journal import task_key
+    from amfs.engine.derivation import Keys
 
+    key = Keys(tasks)
     done: set[int] = set(done_keys)  # type: ignore[call-overload]
     task = tasks[index]
     place = f"{task.id} (line {task.line})" if task.line else task.id
-    if task_key(task) in done:
+    if key(index) in done:
         return [f"{place} has finished, says the journal of the last run"]
     writers = {os.path.normpath(name): other for other, each in enumerate(tasks) for name in each.outputs}
 
@@ -133,10 +134,10 @@ def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> 
             if writer is None:
                 if not os.path.exists(os.path.join(base, name)):
                     found[name] = None
-            elif task_key(tasks[writer]) not in done:
+            elif key(writer) not in done:
                 found[writer] = None
         for name in tasks[at].after:
-            if name in index_of and task_key(tasks[index_of[name]]) not in done:
+            if name in index_of and key(index_of[name]) not in done:
                 found[index_of[name]] = None
         return list(found)
 

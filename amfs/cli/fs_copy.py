@@ -260,7 +260,9 @@ def _put_planned(work: Work, plan: _Plan, options: CopyOptions, transfer: Transf
             work.report_error(answer, path)
     for start in range(0, len(plan.files), BATCH):
         chosen = plan.files[start : start + BATCH]
-        sources = [Source(local, path, stat.S_IMODE(facts.st_mode) & ~mask & 0o777, facts.st_size) for local, path, facts in chosen]
+        sources = [
+            Source(local, path, stat.S_IMODE(at.st_mode) & ~mask & 0o777, at.st_size, at.st_mtime_ns) for local, path, at in chosen
+        ]
         results = put_many(files.connection, sources, options.place(), exclusive=options.keep, progress=transfer.add)
         for (local, path, facts), result in zip(chosen, results, strict=True):
             if isinstance(result, OSError):

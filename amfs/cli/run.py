@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 _MOMENT_S = 1.0
 
 
+class _Run(click.Command):
+    """``--resume`` may have a value, but never the next word, which is the list."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        mine = ["--resume-trust" if word == "--resume=trust" else word for word in args[:end]]
+        return super().parse_args(ctx, mine + args[end:])
+
+
 @click.command(
+    cls=_Run,
     epilog="Exit status: 0 all tasks finished; 1 some failed; 2 the list is faulty, nothing ran; 3 stopped before the end; 4 the "
     "session does not answer; 5 this machine lacks something; 130 interrupted."
 )
@@ -77,7 +87,13 @@ _MOMENT_S = 1.0
     default="data-aware",
     help="Where tasks go: to their data, or evenly round. Default: data-aware.",
 )
-@click.option("--resume", is_flag=True, help="Do only what an earlier run of the same list did not finish.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Do only what an earlier run of the same list did not finish, or made of files that have changed since. "
+    "--resume=trust: without looking at these.",
+)
+@click.option("--resume-trust", is_flag=True, hidden=True)
 @click.option("--journal", type=click.Path(), help="Keep the journal here. Default: found by the list's path and directory.")
 @click.option("--no-journal", is_flag=True, help="Keep none; such a run cannot be resumed.")
 @click.option("--trace", default="", metavar="FILE", help="Write what happened, in Chrome's trace format; see `amfs report`.")
@@ -110,6 +126,7 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
     """
     from amfs.display.choice import make_progress
 
+    given["resume"] = "trust" if given.pop("resume_trust") else given["resume"]
     if given["detach"]:
         return _detach(file)
     if file == "-" and sys.stdin is None:
@@ -133,7 +150,7 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
                 raise UsageError(f"--config is for runs of Swift scripts, and {'this is a replay' if script else f'{file} is none'}")
             driver = Driver(file, options, progress, given["format_"], given["files"], {**given, "arguments": arguments})
             driver.stream = stream
-        driver.journal_asked = given["journal"] is not None or given["resume"]
+        driver.journal_asked = given["journal"] is not None or bool(given["resume"])
         return driver.run()
 
 

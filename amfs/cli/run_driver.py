@@ -76,6 +76,8 @@ class Driver:
             past = read(options.journal)
             if past is None:
                 self.notes.append(f"nothing to resume: there is no journal {options.journal}")
+            elif past.old:
+                self.progress.message(f"{options.journal} is of an earlier amfs and does not say what tasks have read: all run again")
         growing = self.unfolds or (grows(self.file) and not self._is_document())
         tasks, plan, checker = self._open_list() if growing else self._load(past)
         context = RunContext(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
@@ -191,7 +193,10 @@ class Driver:
             hashed = self.options.hashed_outputs
             workflow, plan = load_checked(
                 source, place, format=self.format, files=self.files, strict=strict,
-                shell=self.given["shell"], prepare=None if past is None else lambda found: take_in_made(found, past, place.base, hashed),
+                shell=self.given["shell"],
+                prepare=None if past is None else lambda found: take_in_made(
+                    found, past, place.base, hashed, self.options.session, trust=self.options.resume == "trust"
+                ),
             )  # fmt: skip
             if plan.later:
                 self.expander = Expander(workflow, plan, place, hashed, self.progress.message)

@@ -452,7 +452,7 @@ class Files:
     ) -> Attr:
         """Copy a local file into the file system, by the shortest way; ``progress`` is told the bytes of each piece."""
         facts = os.stat(local)
-        source = Source(os.fspath(local), clean(path), facts.st_mode & 0o777 & ~umask(), facts.st_size)
+        source = Source(os.fspath(local), clean(path), facts.st_mode & 0o777 & ~umask(), facts.st_size, facts.st_mtime_ns)
         wish = layout_of(layout, stripe, rank)
         return transfer.put(self.connection, source, wish, exclusive=exclusive, progress=progress or (lambda count: None))
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, failure
 from amfs.client.verifying import WORDS, digests, drop_damaged, fault_of
 from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
+from amfs.engine.attr import META_SET_MTIME, Attr
 
 Progress = Callable[[int], None]  # told the bytes of each piece that is done
 
@@ -48,12 +48,13 @@ class Layout(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A local file to be put. ``mode``: permissions of the new file."""
+    """A local file to be put. ``mode``: permissions of the new file; ``mtime``: its time, in ns."""
 
     local: str
     path: bytes
     mode: int
     size: int
+    mtime: int
 
 
 # ── between descriptors ────────────────────────────────────────────────────────────────────────────
@@ -222,6 +223,7 @@ def _fill(place: bytes, source: Source, progress: Progress) -> OSError | None:
             target = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
                 copy_descriptor(file.fileno(), target, tell)
+                os.utime(target, ns=(source.mtime, source.mtime))
             finally:
                 os.close(target)
     except OSError as error:
@@ -258,6 +260,8 @@ def _write(connection: NodeConnection, source: Source, layout: Layout, exclusive
                 connection.wait(out.popleft())
             attr = Attr(*connection.wait(connection.submit(Call(q.Stat(handle), about), generation)))
             connection.wait(connection.submit(Call(q.Close(handle), about), generation))
+            with contextlib.suppress(OSError):  # somebody has removed or replaced it by now
+                connection.call(q.SetattrPath(source.path, META_SET_MTIME, attr._replace(mtime=source.mtime), True), about=about)
             return attr
         except BaseException as error:
             if connection.generation == generation and connection.gateway >= 0 and not connection.closed:
@@ -311,6 +315,8 @@ def _verified(
     for (at, _), found in zip(done, digests(connection, [ino for _, ino in done]), strict=True):
         try:
             if fault_of(batch[at][1], found):
+                if new[at]:
+                    os.unlink(batch[at][1])  # it may be read-only
                 copied[at] = _get_again(connection, *batch[at], copied[at], progress)
         except OSError as error:
             _discard(batch[at][1], new[at])
@@ -354,7 +360,7 @@ def _get(connection: NodeConnection, path: bytes, local: str, exported: object, 
         return _read(connection, path, local, exclusive, progress)
     source, attr = opened
     try:
-        with _Local(local, exclusive) as target:
+        with _Local(local, exclusive, attr) as target:
             copy_descriptor(source, target, progress)
         return attr
     finally:
@@ -362,18 +368,23 @@ def _get(connection: NodeConnection, path: bytes, local: str, exported: object, 
 
 
 class _Local:
-    """A local file that is written, or not at all; what goes wrong bears its name. A context manager; gives a descriptor."""
+    """A local file that is written, or not at all; what goes wrong bears its name. A new one has the mode of its original, less the umask,
+    from the beginning; the time is the original's. A context manager; gives a descriptor."""
 
-    def __init__(self, local: str, exclusive: bool) -> None:
+    def __init__(self, local: str, exclusive: bool, attr: Attr) -> None:
         self._local = local
+        self._mtime = attr.mtime
         self._new = not os.path.lexists(local)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_EXCL if exclusive else os.O_TRUNC)
-        self._descriptor = os.open(local, flags, 0o666)
+        self._descriptor = os.open(local, flags, attr.mode & 0o777)
 
     def __enter__(self) -> int:
         return self._descriptor
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            with contextlib.suppress(OSError):  # of somebody else, who lets us write it
+                os.utime(self._descriptor, ns=(self._mtime, self._mtime))
         os.close(self._descriptor)
         if error is not None:
             _discard(self._local, self._new)
@@ -405,7 +416,7 @@ def _read(connection: NodeConnection, path: bytes, local: str, exclusive: bool, 
     out: deque[Pending] = deque()
     asked = 0
     try:
-        with _Local(local, exclusive) as target:
+        with _Local(local, exclusive, Attr(*fields)) as target:
             while True:
                 while len(out) < IN_FLIGHT:
                     out.append(connection.submit(Call(q.Read(handle, asked, CHUNK), about), generation))

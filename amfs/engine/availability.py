@@ -194,7 +194,7 @@ class Availability(WorkerState):
             if blob.missing:
                 self._fetch_failed(run, file, peer)
             elif blob.data is not None:
-                self.out.append(StoreInline(blob.name, blob.data, blob.mode))
+                self.out.append(StoreInline(blob.name, blob.data, blob.mode, blob.mtime_ns))
                 self._fetched(run, file, blob.size)
             else:
                 serial = self._job("fetch", run, blob.name, None)
@@ -202,7 +202,7 @@ class Availability(WorkerState):
                 if blob.name in self.to_disk:
                     self.to_disk.discard(blob.name)
                     self.disk_jobs.add(serial)
-                self.out.append(FetchData(serial, peer, blob.name, blob.size, blob.mode, serial in self.disk_jobs))
+                self.out.append(FetchData(serial, peer, blob.name, blob.size, blob.mode, serial in self.disk_jobs, blob.mtime_ns))
 
     def _fetched(self, run: Run, file: File, size: int) -> None:
         file.size = size

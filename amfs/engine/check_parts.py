@@ -21,6 +21,9 @@ class Place(Protocol):
     def missing(self, names: Iterable[str]) -> set[str]:
         """Those of ``names`` that are not there."""
 
+    def real(self, directory: str) -> str:
+        """The absolute path of a directory without links on its way; what does not exist stays as it is."""
+
     def unwritable(self, directory: str) -> str:
         """Why no file can be put into ``directory`` (which is made if need be), in words; '' if one can."""
 
@@ -78,8 +81,9 @@ def may_be_odd(text: str, names_of: Callable[[Task], tuple[str, ...]], part: Seq
     return any(mark in text for mark in marks)
 
 
-def name_faults(task: Task, base: str, aliases: dict[str, str], absolutes: set[str]) -> list[str]:
-    """Fill in ``aliases`` and ``absolutes`` from the names of one task; outputs that are no files, in words."""
+def name_faults(task: Task, strays: Callable[[str, str], str], base: str, aliases: dict[str, str], absolutes: set[str]) -> list[str]:
+    """Fill in ``aliases`` and ``absolutes`` from the names of one task; what is wrong with them, in words. ``strays``: why a name with ".."
+    is not its canonical one."""
     words = []
     for name in chain(task.inputs, task.outputs):
         if UNCANONICAL.search(name):
@@ -88,6 +92,11 @@ def name_faults(task: Task, base: str, aliases: dict[str, str], absolutes: set[s
                 aliases[name] = true_name
             if true_name[0] == "/":
                 absolutes.add(true_name)
+            above = name[:1] != "/" and (true_name == "." or f"{base}/".startswith(f"{true_name.rstrip('/')}/"))
+            if above and task.staged and not task.blind and name in task.inputs:
+                words.append(f"task {task.id}: input {name!r} is the directory of the run, or one above it; name what the task reads in it")
+            elif ".." in name and (stray := strays(name, true_name)):
+                words.append(f"task {task.id}: {stray}")
         elif name[:1] == "/":
             absolutes.add(name)
     for name in task.outputs:

@@ -35,6 +35,7 @@ from amfs.engine.check_parts import (
 )
 from amfs.engine.check_texts import FAULTS_MAX, ids_taken, text_faults, too_long, workflow_texts
 from amfs.engine.order import Producers, cycles, topological
+from amfs.engine.real_names import RealNames
 from amfs.engine.versions import producers_of, versioned
 from amfs.engine.workflow import DeclaredState, Task, Workflow, canonical, complete, printable
 from amfs.errors import Fault, WorkflowError
@@ -48,6 +49,9 @@ class AnyPlace:
 
     def missing(self, names: Iterable[str]) -> set[str]:
         return set()
+
+    def real(self, directory: str) -> str:
+        return absolute(canonical(directory, self.base), self.base) if directory else self.base
 
     def unwritable(self, directory: str) -> str:
         return ""
@@ -136,6 +140,7 @@ class _Checker:
         self.omitted = 0  # faults that are not kept
         self.aliases: dict[str, str] = {}
         self.absolute: set[str] = set()  # absolute names
+        self.real_names = RealNames(place)
         self.nested = False  # some name has a directory in it
         self.several = False  # some file has several writers, or is read by its own
 
@@ -208,7 +213,7 @@ class _Checker:
             self.nested = self.nested or "/" in inputs or "/" in outputs
             if may_be_odd(inputs, _inputs_of, part) or may_be_odd(outputs, _outputs_of, part):
                 for task in part:
-                    for words in name_faults(task, self.base, self.aliases, self.absolute):
+                    for words in name_faults(task, self.real_names.strays, self.base, self.aliases, self.absolute):
                         self.fault(task.line, words)
         if self.aliases:
             for index, task in enumerate(self.tasks):
@@ -232,13 +237,13 @@ class _Checker:
         return writers
 
     def check_spellings(self, writers: Mapping[str, int], readers: Mapping[str, int]) -> None:
-        """To the engine an absolute name inside the base directory is another file than the relative one."""
-        for name in sorted(self.absolute):
-            if not name.startswith(f"{self.base}/"):
-                continue
-            short = name[len(self.base) + 1 :]
-            if (name in writers and (short in writers or short in readers)) or (short in writers and name in readers):
-                tasks = self.tasks_with((name, short))
+        """To the engine an absolute name inside the base directory is another file than the relative one, and so is a name by a link."""
+        if not (self.nested or self.absolute):
+            return
+        for _, names in sorted(self.real_names.several(writers, readers).items()):
+            if any(name in writers for name in names):
+                tasks = self.tasks_with(names)
+                name, short = names[0], names[-1]
                 words = f"the same file is named {name!r} by task {tasks[name].id} and {short!r} by task {tasks[short].id}; use one name"
                 self.fault(max(tasks[name].line, tasks[short].line), words)
 
@@ -462,6 +467,8 @@ class StreamChecker:
         self._inputs: list[tuple[str, ...]] = []
         self._after: dict[int, tuple[int, ...]] = {}  # task -> those that it is to come after
         self._shared_by: dict[str, int] = {}
+        self._real_names = RealNames(place)
+        self._linked: dict[str, str] = {}  # true name of a file -> the name by a link by which some task has it
         self._directories: dict[str, str] = {}  # directory of an output -> why nothing can be written there, or ''
 
     def add(self, task: Task) -> list[Fault]:
@@ -471,7 +478,7 @@ class StreamChecker:
         if words := text_faults(task):
             return [Fault(self.source, task.line, printable(text)) for text in words]
         words = task_faults(task, self.place)
-        words += name_faults(task, self.base, self.aliases, set())
+        words += name_faults(task, self._real_names.strays, self.base, self.aliases, set())
         if each_file_once(task, self.aliases) is not task:  # the caller keeps its own task: it cannot be put right here
             words.append(f"task {task.id}: names a file twice, in two spellings")
         inputs = tuple([self.aliases.get(name, name) for name in task.inputs])
@@ -500,8 +507,12 @@ class StreamChecker:
             if self._directories[directory]:
                 words.append(f"task {task.id}: output {name!r} cannot be written: {self._directories[directory]}")
         words += self._find_program(task, inputs)
+        names = (*inputs, *outputs)
+        linked = {true: name for name in names if "/" in name and (true := self._real_names.of(name)) != name}
+        words += self._second_names(task, names, outputs, linked) if linked or self._linked else []
         if words:
             return [Fault(self.source, task.line, printable(text)) for text in words]
+        self._linked.update(linked)
 
         self.plan.count += 1
         self._ids[task.id] = index
@@ -524,6 +535,18 @@ class StreamChecker:
                 self.shared[name] = absolute(name, self.base)
                 self._shared_by[name] = index
         return []
+
+    def _second_names(self, task: Task, names: Sequence[str], outputs: Sequence[str], linked: Mapping[str, str]) -> list[str]:
+        """Files of a task that another name means as well, if one of the two is made under its name."""
+        before = self._linked
+        found = []
+        for name in names:
+            true = self._real_names.of(name)
+            for other in (true, before.get(true, name), linked.get(true, name)):
+                known = other != name and (other in names or other in self.writers or other in self.readers)
+                if known and (other in self.writers or other in outputs or name in self.writers or name in outputs):
+                    found.append(f"task {task.id}: names {name!r}, the same file as {other!r}; use one name")
+        return list(dict.fromkeys(found))
 
     def forget(self, index: int) -> None:
         """A task whose files nobody will name has ended, and no other task will have its id: it takes no more memory."""

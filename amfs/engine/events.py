@@ -337,6 +337,7 @@ class FetchData(Struct, frozen=True):
     size: int
     mode: int
     spill: bool = False  # into the spill directory, as ``serial``, not into the store
+    mtime_ns: int = 0  # of the file there; 0: not known
 
 
 class StoreInline(Struct, frozen=True):
@@ -345,6 +346,7 @@ class StoreInline(Struct, frozen=True):
     name: str
     data: bytes
     mode: int
+    mtime_ns: int = 0
 
 
 class StageIn(Struct, frozen=True):

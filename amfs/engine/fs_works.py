@@ -328,6 +328,7 @@ class ExportFile(WorkOrder[tuple[int, bytes]], frozen=True):
     opened: Opened
     target: bytes
     mode: int
+    mtime: int
 
 
 class ToStore(WorkOrder[int], frozen=True):

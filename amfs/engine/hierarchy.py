@@ -157,6 +157,9 @@ class Within:
     def missing(self, names: Iterable[str]) -> set[str]:
         return self._place.missing([name for name in names if name not in self._writers])
 
+    def real(self, directory: str) -> str:
+        return self._place.real(directory)
+
     def unwritable(self, directory: str) -> str:
         return self._place.unwritable(directory)
 

@@ -57,6 +57,7 @@ class Options(Struct, frozen=True):
     paths: dict[str, str] = {}  # as RunInfo.paths, of a task that was not known when the run began
     blind: str = ""  # it declares no files: its working directory in the session's file system, absolute; "": an ordinary task
     lenient: bool = False  # of a blind task: it may end well without a file that its command line names, for nobody makes that file
+    filled: tuple[str, ...] = ()  # inputs in which tasks of the run write: directories that may change while it runs
     name: str = ""  # the id of a task that makes files of the session's file system: their records keep it
 
 
@@ -123,6 +124,7 @@ class Result(Struct, frozen=True):
     stdout_bytes: int = 0  # of all that, if there is more
     sandbox: str = ""  # where its sandbox was kept, on its node
     left: int = 0  # processes that it left running, which were ended
+    times: tuple[int, ...] = ()  # of modification of the outputs, in ns
 
 
 _THAT_FAILED = re.compile(r"task #(\d+) failed")
@@ -163,6 +165,7 @@ class Blob(Struct, frozen=True):
     data: bytes | None = None
     mode: int = 0o444
     missing: bool = False
+    mtime_ns: int = 0  # 0: not known
 
 
 # ── submitter <-> nodes ────────────────────────────────────────────────────────────────────────────

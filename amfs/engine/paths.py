@@ -31,6 +31,11 @@ def scope_of(run: int) -> str:
     return f"{run}/"
 
 
+def scope_in(key: str) -> str:
+    """The scope of a key."""
+    return key[: key.index("/") + 1]
+
+
 def store_path(root: str, scope: str, key: str) -> str:
     """Where the store below ``root`` keeps ``key``."""
     if key.startswith("/", len(scope)):
@@ -40,7 +45,7 @@ def store_path(root: str, scope: str, key: str) -> str:
 
 def stored_as(key: str) -> str:
     """Where every store keeps ``key``, relative to its root."""
-    return store_path("", key[: key.index("/") + 1], key)[1:]
+    return store_path("", scope_in(key), key)[1:]
 
 
 def key_of(stored: str) -> str:

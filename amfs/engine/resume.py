@@ -1,9 +1,9 @@
 """What an earlier run of a workflow spares this one: which tasks need not run again, and which of its files are used. Pure.
 
-A finished task runs again when a final output of it has vanished, or when a task that must run reads an output of it that is not there any
-more (files between tasks were in memory). ``resume_whole`` decides it for a workflow that is known as a whole, ``ResumedList`` for a list
-that grows. Both answer with values; the shell acts on them and tells the machines. Must not know: journals, stores, file systems; what an
-earlier run left is handed in (``Remains``).
+A finished task runs again when a final output of it has vanished, when a task that must run reads an output of it that is not there any
+more (files between tasks were in memory), or when something has changed of what it was made from (``derivation``).
+``resume_whole`` decides it for a workflow that is known as a whole, ``ResumedList`` for a list that grows. Both answer with values; the
+shell acts on them and tells the machines. Must not know: journals, stores, file systems; ``Remains`` has what an earlier run left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from amfs.engine.workflow import Task
 class Remains(NamedTuple):
     """What an earlier run left. Names of files are those of ``Plan``: in their one spelling."""
 
-    sizes: Callable[[Task], tuple[int, ...] | None]  # of the outputs that a task had when it finished; None: it has not finished
+    #: Of the outputs that a task had when it finished; None: it has not finished, or not with what it would read now.
+    sizes: Callable[[int], tuple[int, ...] | None]
     size_on_shared: Callable[[str], int]  # of a file on shared storage; -1: there is none
     in_memory: dict[str, tuple[int, int]]  # file in the store that was taken over -> size, time of modification in ns
 
@@ -94,7 +95,7 @@ def resume_whole(
     """``final(task, output as written)``: does it belong on shared storage? ``prefer_memory``: a file that is also in the store is read
     from there."""
     aliases, in_memory = plan.aliases, remains.in_memory
-    sizes = {tid: left for tid, task in enumerate(tasks) if (left := remains.sizes(task)) is not None}
+    sizes = {tid: left for tid in range(len(tasks)) if (left := remains.sizes(tid)) is not None}
     on_shared: set[str] = set()
     adoptable: set[str] = set()
 
@@ -153,7 +154,7 @@ class ResumedList:
         adopt: list[Adopted] = []
         for tid in range(first, len(self.tasks)):
             task = self.tasks[tid]
-            sizes = self.remains.sizes(task)
+            sizes = self.remains.sizes(tid)
             found = self._outputs(task, sizes) if sizes is not None else None
             if found is not None:
                 adopt += found[0]
@@ -224,7 +225,7 @@ class ResumedList:
 
     def _on_shared(self, tid: int, wanted: set[str]) -> bool:
         """Are these outputs of a task that finished before on shared storage, as long as they were?"""
-        sizes = self.remains.sizes(self.tasks[tid]) or ()
+        sizes = self.remains.sizes(tid) or ()
         there = zip(self._names(tid), sizes, strict=False)
         return all(self.remains.size_on_shared(name) == size for name, size in there if name in wanted)
 

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Sequence
 
 from amfs.engine import messages as m
-from amfs.engine.check_parts import in_its_mount
+from amfs.engine.check_parts import directory_of, in_its_mount, with_parents
 from amfs.engine.checks import Plan
 from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.records import pack_body
@@ -34,6 +34,7 @@ class SpecMaker:
         self.asked: dict[int, None] = {}  # tasks for whose tokens others wait
         self.unheard: list[int] = []  # those of them that had failed before anybody asked
         self.places: dict[str, str] = {}  # shared files of tasks that joined the run later, as ``RunInfo.paths`` has those of the others
+        self._filled: set[str] | None = None if not open_ended else set()  # directories with outputs; of a list that grows: so far
         self.ready: set[str] = set()  # files with a writer that need not be waited for: on shared storage from an earlier run
 
     def make(self, tid: int, task: Task, origin: int) -> m.TaskSpec:
@@ -69,10 +70,13 @@ class SpecMaker:
                 name = aliases[name]
             outputs.append(scope + name)
             if self.open_ended:
+                if "/" in name:
+                    self.filled.update(with_parents({directory_of(name)}))
                 retentions.append(m.retention(m.KEEP, final))
             else:
                 readers = m.KEEP if name in plan.unsettled else self.readers.get(name, 0)
                 retentions.append(m.retention(readers, final or not (scratch or self.was_read.get(name, 0))))
+        places = {name: self.places[name] for name in task.inputs if name in self.places} if self.places else {}
         return m.TaskSpec(
             tid,
             self.body(task),
@@ -80,10 +84,17 @@ class SpecMaker:
             tuple(shared),
             tuple(outputs),
             tuple(retentions),
-            self.options(task, depth, {name: self.places[name] for name in task.inputs if name in self.places} if self.places else {}),
+            self.options(task, depth, places, [key[len(scope):] for key in (*shared, *made)]),
             0,
             origin,
         )
+
+    @property
+    def filled(self) -> set[str]:
+        """The directories in which, or below which, tasks of the run write."""
+        if self._filled is None:
+            self._filled = with_parents({directory_of(name) for name in self.plan.writers if "/" in name})
+        return self._filled
 
     def is_final(self, task: Task, name: str) -> bool:
         """Did the end of the task mean that this output of it is on shared storage, or in the session's file system?"""
@@ -110,13 +121,14 @@ class SpecMaker:
             cwd = shared_path(self.plan.base, cwd) if cwd else ""
         return pack_body(program, argv, env=task.env, cwd=cwd, stdin=stdin, stdout=task.stdout, stderr=task.stderr)
 
-    def options(self, task: Task, depth: int, places: dict[str, str]) -> m.Options | None:
+    def options(self, task: Task, depth: int, places: dict[str, str], inputs: Sequence[str] = ()) -> m.Options | None:
+        filled = tuple([name for name in inputs if name in self.filled])
         name = task.id if task.blind or any(map(in_namespace, task.outputs)) else ""
         retries = self.default_retries if task.retries < 0 else task.retries
         if (
             task.cores == 1 and not task.memory and not task.time_limit and not retries and not task.priority
             and task.node < 0 and not task.reduce and task.staged and not depth and not places
-            and not name
+            and not name and not filled
         ):  # fmt: skip
             return None
         return m.Options(
@@ -132,6 +144,7 @@ class SpecMaker:
             depth,
             places,
             blind_directory(task) if task.blind else "",
+            filled=filled,
             name=name,
         )
 

@@ -96,7 +96,9 @@ def _options(options: m.Options) -> bool:
 
 def _content(message: m.Content) -> str:
     for blob in message.blobs:
-        if not _is_key(blob.name, f"{message.run}/") or not (0 <= blob.size < 1 << 63 and 0 <= blob.mode <= 0o7777):
+        if not _is_key(blob.name, f"{message.run}/") or not (
+            0 <= blob.size < 1 << 63 and 0 <= blob.mode <= 0o7777 and 0 <= blob.mtime_ns < 1 << 63
+        ):
             return f"the content of {blob.name[:100]!r} makes no sense"
     return _run(message)
 

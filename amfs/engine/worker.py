@@ -202,7 +202,7 @@ class Worker(Spilling):
                     if short[0] != "/" or deep:
                         given.append(name)
                         inputs.append(("@" + shared_path(info.base, short, info.hashed_outputs), sandbox_name(short, info.base)))
-                        stamps.append((0, 0))
+                        stamps.append((0, 1) if short in options.filled else (0, 0))
                 else:
                     source = f"@{self.copy_path(file)}" if file.place in READ_IN_PLACE else store_path(root, scope, name)
                     given.append(name)
@@ -219,9 +219,9 @@ class Worker(Spilling):
                     path = run.paths.get(short) or shared_path(info.base, short)
                     inputs.append(("@" + path, sandbox_name(short, info.base)))
                 else:
-                    continue
+                    inputs.append(("@" + short, short))  # read where it is, and compared like the others
                 given.append(name)
-                stamps.append((0, 0))
+                stamps.append((0, 1) if short in options.filled else (0, 0))  # a time that is known: none is taken, and it is not compared
             for name in spec.outputs:
                 short = name[cut:]
                 if short[0] == "/" and not deep:
@@ -285,7 +285,7 @@ class Worker(Spilling):
             result = m.Result(
                 spec.tid, spec.attempt, outcome, code, node, slot, start_us, end_us, cpu_us, maxrss, entry.bytes_in,
                 sum([size for size, _ in made]) if made else 0, detail, stdout, stderr, tuple([size for size, _ in made]) if made else (),
-                entry.bytes_fetched,
+                entry.bytes_fetched, times=tuple([time for _, time in made]) if made else (),
             )  # fmt: skip
             changed: Sequence[int] = ()
             if facts is not None:

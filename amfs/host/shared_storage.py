@@ -24,6 +24,7 @@ class Facts(NamedTuple):
     size: int
     rights: int
     directory: bool
+    mtime_ns: int
 
 
 class Copier(Protocol):
@@ -59,7 +60,7 @@ class LocalPaths:
 
     def stat(self, path: str) -> Facts:
         found = os.stat(path)
-        return Facts(found.st_size, stat.S_IMODE(found.st_mode), stat.S_ISDIR(found.st_mode))
+        return Facts(found.st_size, stat.S_IMODE(found.st_mode), stat.S_ISDIR(found.st_mode), found.st_mtime_ns)
 
     def list(self, directory: str) -> dict[str, bool]:
         with os.scandir(directory) as entries:
@@ -99,6 +100,19 @@ def size_of(storage: SharedStorage, path: str) -> int:
         return storage.stat(path).size
     except OSError:
         return -1
+
+
+#: In what a file system may count times, in ns.
+_TICKS = (1, 100, 1_000, 1_000_000, 1_000_000_000, 2_000_000_000)
+
+
+def size_as_left(storage: SharedStorage, path: str, mtime_ns: int) -> int:
+    """The size of a file, -1 if there is none or somebody has changed it since it had this time (0: not known)."""
+    try:
+        found = storage.stat(path)
+    except OSError:
+        return -1
+    return found.size if not mtime_ns or any(found.mtime_ns == mtime_ns // tick * tick for tick in _TICKS) else -1
 
 
 def exists(storage: SharedStorage, path: str) -> bool:

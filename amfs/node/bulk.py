@@ -45,6 +45,7 @@ def copy_in(source: bytes, target: bytes) -> tuple[int, bytes]:
         facts = os.fstat(descriptor)
         with open(target, "r+b", buffering=0) as file:
             found, size = digest(descriptor, file.fileno())
+            os.utime(file.fileno(), ns=(facts.st_mtime_ns, facts.st_mtime_ns))
         if os.fstat(descriptor).st_mtime_ns != facts.st_mtime_ns:
             raise OSError(errno.EBUSY, "it changes while it is copied")
     finally:
@@ -54,7 +55,7 @@ def copy_in(source: bytes, target: bytes) -> tuple[int, bytes]:
     return size, found
 
 
-def copy_out(path: str, read: Read | None, target: bytes, mode: int, check: Callable[[], None]) -> tuple[int, bytes]:
+def copy_out(path: str, read: Read | None, target: bytes, mode: int, mtime: int, check: Callable[[], None]) -> tuple[int, bytes]:
     """A file of this node, or what ``read`` gives, to a local path; (size, digest). EILSEQ: what was written is not what was read.
     ``check``: raises OSError if what was read is not the file's content."""
     above, name = os.path.split(target)
@@ -68,6 +69,7 @@ def copy_out(path: str, read: Read | None, target: bytes, mode: int, check: Call
                 raise OSError(errno.EILSEQ, "it was not copied right")
             check()
             os.fchmod(made, mode)
+            os.utime(made, ns=(mtime, mtime))
         finally:
             os.close(made)  # some file systems say only now what went wrong
         put_in_place(temporary, target)

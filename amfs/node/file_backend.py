@@ -36,11 +36,11 @@ from amfs.engine.events import (
     JobDone,
 )
 from amfs.engine.fs_requests import CheckedStore
-from amfs.engine.paths import key_of, stored_as
+from amfs.engine.paths import key_of, scope_in, stored_as
 from amfs.engine.peer_requests import Usage
 from amfs.host.trees import make_directories
 from amfs.node import bulk
-from amfs.node.store import room
+from amfs.node.store import mode_left, room
 
 log = logging.getLogger("amfs.fs")
 
@@ -108,7 +108,7 @@ class FileBackend:
         self._spilled = 0  # bytes, as the poll loop knows
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
         self._fetches: dict[int, FetchData] = {}  # under way
-        self.umask = 0o022  # of the run that began last, as ``NodeIO`` tells
+        self.umasks: dict[str, int] = {}  # of runs, by scope: those of ``NodeIO``
         self.handles: dict[int, IoHandle] = {}
         self.inodes: dict[int, int] = {}  # of handles
         self._replaced: set[int] = set()  # handles whose part was put in their place
@@ -388,7 +388,7 @@ class FileBackend:
     def fetch_data(self, effect: FetchData, destination: str) -> None:
         """Begin to bring a file of another node's store to ``destination``; ends as ``JobDone``."""
         self._fetches[effect.serial] = effect
-        self.io.fetch_stored(effect.serial, effect.peer, stored_as(effect.name), effect.size, destination, effect.mode)
+        self.io.fetch_stored(effect.serial, effect.peer, stored_as(effect.name), effect.size, destination, effect.mode, effect.mtime_ns)
 
     def _fetched(self, serial: int, size: int, error: int) -> JobDone:
         effect = self._fetches.pop(serial)
@@ -494,7 +494,7 @@ class FileBackend:
     def copy_out(self, order: w.ExportFile) -> tuple[int, bytes]:
         check = lambda: self._check(order.ino, order.opened)  # noqa: E731
         return self._reading(
-            order.ino, order.opened, lambda read: bulk.copy_out(self.path(order.ino), read, order.target, order.mode, check)
+            order.ino, order.opened, lambda read: bulk.copy_out(self.path(order.ino), read, order.target, order.mode, order.mtime, check)
         )
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
@@ -522,7 +522,8 @@ class FileBackend:
 
     def owner_of_stored(self, order: w.OwnerOfStored) -> tuple[int, int, int, int]:
         facts = os.stat(self.store_path(order.key))
-        return facts.st_uid, facts.st_gid, (0o666 | facts.st_mode & 0o111) & ~self.umask, 0o777 & ~self.umask
+        umask = self.umasks.get(scope_in(order.key), 0o022)
+        return facts.st_uid, facts.st_gid, mode_left(facts.st_mode) & ~umask, 0o777 & ~umask
 
     def from_store(self, order: w.FromStore) -> int:
         source = self.store_path(order.key)

@@ -46,13 +46,14 @@ from amfs.engine.events import (
     StoreInline,
     TasksExited,
 )
+from amfs.engine.paths import scope_in
 from amfs.engine.records import BLIND
 from amfs.engine.states import Outcome
 from amfs.host import memory
 from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
 from amfs.node.spill_directory import SpillDirectory
-from amfs.node.store import Store
+from amfs.node.store import Store, mode_left
 
 if TYPE_CHECKING:  # a node without a file system, as an embedded one, starts without them
     from amfs.node.file_backend import FileBackend
@@ -115,7 +116,9 @@ class NodeIO:
         self._before_mount: list[bytes] = []  # records that wait for the mount for blind tasks
         self._copier: Copier | None = None
         self.grown = False  # there is more to watch; the loop clears it
-        self.umask = 0o022
+        self.umasks: dict[str, int] = {}  # scope -> that of its run
+        if files is not None:
+            files.umasks = self.umasks
         self.keep_files = False  # an interrupted run that is to be resumed: its files are set aside before the store ends
         self.immediate: list[Event] = []  # what ended at once
         self.spilled = SpillDirectory(store, self.limits.spill)
@@ -292,12 +295,11 @@ class NodeIO:
     def open_run(self, effect: OpenRun) -> None:
         info = effect.info
         self.launcher.set_context(effect.run, info.base, info.env, info.umask, info.nice, info.limits)
-        self.umask = info.umask
-        if self.files is not None:
-            self.files.umask = self.umask
+        self.umasks[info.scope] = info.umask
 
     def close_run(self, effect: CloseRun) -> None:
         self.launcher.drop_context(effect.run)
+        self.umasks.pop(effect.scope, None)
         if not self.keep_files:
             self.store.drop_scope(effect.scope)
 
@@ -325,11 +327,11 @@ class NodeIO:
     def copy_out(self, effect: CopyOut) -> None:
         source = self.store.path_of(effect.name)
         try:
-            executable = os.stat(source).st_mode & 0o111
+            mode = mode_left(os.stat(source).st_mode)
         except OSError as error:
             self.immediate.append(JobDone(effect.serial, f"{effect.name}: {error.strerror}", 0))
             return
-        self.shared.store(self.copier, effect.serial, source, effect.path, (0o666 | executable) & ~self.umask)
+        self.shared.store(self.copier, effect.serial, source, effect.path, mode & ~self.umasks.get(scope_in(effect.name), 0o022))
 
     def read_store(self, effect: ReadStore) -> Send:
         """Answer a fetch: small files inside the message as far as it stays short, only the size of the others."""
@@ -352,10 +354,10 @@ class NodeIO:
                 self.immediate.append(FileDamaged(name))
                 return m.Blob(name, 0, missing=True)
             if facts.st_size <= inline:
-                return m.Blob(name, facts.st_size, os.read(fd, INLINE_BYTES_MAX), mode=mode)
+                return m.Blob(name, facts.st_size, os.read(fd, INLINE_BYTES_MAX), mode=mode, mtime_ns=facts.st_mtime_ns)
         finally:
             os.close(fd)
-        return m.Blob(name, facts.st_size, mode=mode)
+        return m.Blob(name, facts.st_size, mode=mode, mtime_ns=facts.st_mtime_ns)
 
     def _spilled_blob(self, name: str) -> m.Blob:
         """Of a file that was spilled only the size is said, since the poll loop does not wait for a disk: the data server sends it."""
@@ -363,7 +365,7 @@ class NodeIO:
             facts = os.stat(self.store.path_of(name))
         except OSError:
             return m.Blob(name, 0, missing=True)
-        return m.Blob(name, facts.st_size, mode=stat.S_IMODE(facts.st_mode))
+        return m.Blob(name, facts.st_size, mode=stat.S_IMODE(facts.st_mode), mtime_ns=facts.st_mtime_ns)
 
     def close(self) -> None:
         """Kill what runs, end the threads. The store is its owner's."""

@@ -11,6 +11,7 @@ import errno
 import itertools
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from pathlib import Path
 from amfs._native import digest_later, forget_digest
 from amfs.display.progress import size_text
 from amfs.engine.events import StoreInline
-from amfs.engine.paths import ABSOLUTE, store_path
+from amfs.engine.paths import ABSOLUTE, scope_in, store_path
 from amfs.errors import SystemSetupError
 from amfs.host import hugetmpfs, memory, orphans
 from amfs.host.file_systems import is_in_memory
@@ -72,6 +73,11 @@ def _remove_those(paths: list[str]) -> None:
             os.unlink(path)
 
 
+def mode_left(stored: int) -> int:
+    """The mode with which a task left a file, from that which the store gave it: csrc/launcher/sandbox.c says how it keeps it."""
+    return stored & 0o577 | (0 if stored & stat.S_ISVTX else 0o200)
+
+
 class Store:
     """One node's store. ``root`` is what the worker calls its store."""
 
@@ -114,7 +120,7 @@ class Store:
 
     def path_of(self, key: str) -> str:
         """Where ``key`` is kept."""
-        return store_path(self.root, key[: key.index("/") + 1], key)
+        return store_path(self.root, scope_in(key), key)
 
     def write(self, effect: StoreInline) -> None:
         """Put small content under its key, whole or not at all. A file that is there already stays: tasks may have been started with it.
@@ -132,6 +138,8 @@ class Store:
             while rest:  # a write may be short, above all where room runs out
                 rest = rest[os.write(fd, rest) :]
             os.fchmod(fd, effect.mode)
+            if effect.mtime_ns:
+                os.utime(fd, ns=(effect.mtime_ns, effect.mtime_ns))
         except OSError:
             os.unlink(temporary)
             raise

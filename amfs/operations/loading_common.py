@@ -14,6 +14,7 @@ from amfs.client.connection import failure
 from amfs.client.files import Files
 from amfs.client.selected import CLOSING_S, files_at
 from amfs.client.tree import has_magic, walk
+from amfs.host.umask import umask
 
 AUTO, NODES, CLIENT = WAYS = ("auto", "nodes", "client")
 
@@ -106,7 +107,7 @@ def inside_items(files: Files, sources: Sequence[bytes], target: str, directorie
         for path, attr in files_at(files.connection, source):
             rest = os.fsdecode(path[len(source) :].strip(b"/"))
             outside = os.path.join(below, rest) if rest else below
-            items.append(Item(path, outside, attr.size, stat.S_IMODE(attr.mode) & 0o777, attr.ino))
+            items.append(Item(path, outside, attr.size, stat.S_IMODE(attr.mode) & 0o777 & ~umask(), attr.ino))
     return items
 
 

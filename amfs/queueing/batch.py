@@ -241,7 +241,7 @@ class _Paths(LocalPaths):
 
             self._files = Files(self._session)
         info = self._files.info(namespace_path(path))
-        return Facts(info.size, info.mode & 0o7777, False)
+        return Facts(info.size, info.mode & 0o7777, False, info.mtime)
 
     def close(self) -> None:
         if self._files is not None:

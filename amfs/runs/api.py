@@ -20,7 +20,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from amfs.display.front_end import in_notebook
 from amfs.engine.checks import StreamChecker
@@ -152,7 +152,7 @@ def run(
     past = read(chosen.journal) if chosen.resume and chosen.journal is not None else None
     place = FilesPlace(chosen.base, chosen.session)
     if past is not None:
-        take_in_made(workflow, past, chosen.base, chosen.hashed_outputs)
+        take_in_made(workflow, past, chosen.base, chosen.hashed_outputs, chosen.session, trust=chosen.resume == "trust")
     plan = check(workflow, place)
     expander = Expander(workflow, plan, place, chosen.hashed_outputs, shown.message) if plan.later else None
     context = RunContext(chosen, adopt=past.header.store if past is not None else "")
@@ -273,7 +273,7 @@ class Session:
         session: str | None = None,
         base: str | os.PathLike[str] | None = None,
         journal: str | os.PathLike[str] | None = None,
-        resume: bool = False,
+        resume: bool | Literal["trust"] = False,
         progress: bool = False,
         **options: Any,
     ) -> None:

@@ -9,9 +9,11 @@ import os
 import random
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
+from amfs._native import xxh64
 from amfs.engine import messages as m
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError, SystemSetupError
@@ -44,7 +46,7 @@ class RunOptions(msgspec.Struct, kw_only=True):
     spill: str = ""  # directory on a disk; "": $TMPDIR or the like, "none": nothing is spilled
     spill_limit: int = 0  # bytes, 0: as many as there is room for
     journal: Path | None = None
-    resume: bool = False
+    resume: bool | Literal["trust"] = False  # "trust": also where files that tasks read have changed since
     trace: str = ""
     source: str = ""
     env: dict[str, str] | None = None  # the environment of the tasks; None: ours
@@ -114,6 +116,11 @@ class RunContext:
     def _on_view(self, view: m.View) -> None:
         if self.view is None or overtakes(view, self.view):
             self.view = view
+
+    @property
+    def session_number(self) -> int:
+        """A number that no other session has; 0 without a session."""
+        return 0 if self.core is not None else xxh64(f"{self.attachment.session.name} {self.attachment.session.created}")
 
     def wait_for_view(self, longest_s: float = 15.0) -> m.View:
         """Until the session has said who is in it. Raises SessionError."""

@@ -16,6 +16,7 @@ from amfs._native import caller_limits
 from amfs.display.summary import Snapshot, Summary
 from amfs.engine import messages as m
 from amfs.engine.checks import Plan
+from amfs.engine.derivation import Derivations
 from amfs.engine.events import (
     AddTasks,
     AdoptFiles,
@@ -43,10 +44,11 @@ from amfs.engine.states import FINISHED
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
 from amfs.errors import AmfsError
-from amfs.host.shared_storage import size_of
+from amfs.host.shared_storage import size_as_left, size_of
 from amfs.host.umask import umask
 from amfs.runs.context import RunContext, RunOptions
-from amfs.runs.journal import Header, Journal, Past, aside, next_life, task_key
+from amfs.runs.identities import Identities
+from amfs.runs.journal import Done, Header, Journal, Past, aside, next_life
 from amfs.runs.leftovers import JOURNAL
 from amfs.runs.tally import Tally, stage_of
 
@@ -104,7 +106,7 @@ class RunDriver:
         self.readers: dict[str, list[Reader]] = {}
         self.lookups: Lookups | None = None
         self.trace: TraceWriter | None = None
-        mark, life = next_life(options.journal, options.resume) if options.journal is not None else ("", 0)
+        mark, life = next_life(options.journal, bool(options.resume)) if options.journal is not None else ("", 0)
         scope = scope_of(context.run)
         self.info = m.RunInfo(
             scope=scope,
@@ -126,6 +128,11 @@ class RunDriver:
         self.maker = SpecMaker(
             scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
         )
+        self.identities = Identities(plan, options.session)
+        self.derivation = Derivations(tasks, plan, self.identities, context.session_number)
+        self.changed = 0  # tasks that an earlier run has done, with other files than there are now
+        if options.journal is not None:
+            self.identities.learn(plan.shared)  # before anything is read
         resumed, self.resumed_list = self._resume(past) if past is not None else (None, None)
         self._adopt: Sequence[Adopted] = ()  # as soon as the run has begun
         if resumed is not None:
@@ -166,7 +173,7 @@ class RunDriver:
         from amfs.runs.lookups import SessionSizes
 
         aliases = self.plan.aliases
-        done = (task for task in self.tasks if task_key(task) in past.done)
+        done = (task for tid, task in enumerate(self.tasks) if self.derivation.key(tid) in past.done)
         known = SessionSizes(self.context.options.session)
         known.ask([aliases.get(name, name) for task in done for name in task.outputs if in_namespace(name)])
         return known
@@ -176,17 +183,42 @@ class RunDriver:
 
         base, hashed = self.plan.base, self.options.hashed_outputs
         in_session = self._sizes_in_session(past)
+        trust = self.options.resume == "trust"
 
         def size_on_shared(name: str) -> int:
-            return in_session(name) if in_namespace(name) else size_of(self.context.shared, shared_path(base, name, hashed))
+            if in_namespace(name):
+                return in_session(name)
+            return size_as_left(self.context.shared, shared_path(base, name, hashed), 0 if trust else time_left(name))
+
+        def time_left(name: str) -> int:
+            """The time that the task left on a file; 0: that is not known."""
+            tid = self.plan.writers.get(name, -1)
+            times = past.done.get(self.derivation.key(tid), ((), 0, ()))[2] if tid >= 0 else ()
+            names = (self.plan.aliases.get(each, each) for each in self.tasks[tid].outputs)
+            return dict(zip(names, times, strict=False)).get(name, 0)
 
         store, scope = self.context.store, self.maker.scope
         files = store.inventory(scope) if store is not None and store.adopted else ()
         in_memory = {key[len(scope) :]: (size, mtime) for key, size, mtime in files}
-        remains = Remains(lambda task: past.done.get(task_key(task)), size_on_shared, in_memory)
+        def sizes(tid: int) -> tuple[int, ...] | None:
+            left, derivation, _ = past.done.get(self.derivation.key(tid), (None, 0, ()))
+            if left is None or trust or self.derivation(tid) == derivation:
+                return left
+            self.changed += 1
+            return None
+
+        remains = Remains(sizes, size_on_shared, in_memory)
         if self.open_ended:
             return None, ResumedList(self.tasks, self.plan, remains)
-        return resume_whole(self.tasks, self.plan, remains, self._stays, prefer_memory=hashed > 0), None
+        resumed = resume_whole(self.tasks, self.plan, remains, self._stays, prefer_memory=hashed > 0)
+        self._tell_of_changes()
+        return resumed, None
+
+    def _tell_of_changes(self) -> None:
+        if self.changed:
+            count = f"{self.changed} tasks run" if self.changed > 1 else "1 task runs"
+            self.tally.news.append(f"{count} again: what they read, or what came before them, has changed since the earlier run")
+            self.changed = 0
 
     def _take_over(self, files: Sequence[Adopted]) -> None:
         """The node goes on with files that an earlier run left in the store."""
@@ -281,13 +313,13 @@ class RunDriver:
         return self.lookups
 
     def _ended(self, results: list[m.Result]) -> None:
-        done: list[tuple[int, tuple[int, ...]]] = []
+        done: list[Done] = []
         for result in results:
             task = self.tasks[result.tid]
             result = self.tally.add(result)
             made_later = result.tid in self.plan.later  # a task that stands for others is told by them
             if self.journal is not None and not result.outcome and not made_later:
-                done.append((task_key(task), result.sizes))
+                done.append((self.derivation.key(result.tid), result.sizes, self.derivation(result.tid) or 0, result.times))
             if self.trace is not None and not made_later:
                 self.trace.add(task.id, stage_of(task), result)
             if self.on_ended is not None:
@@ -309,6 +341,9 @@ class RunDriver:
         """More tasks for an open list, already checked; ``plan`` knows their files. Those that an earlier run has done are skipped."""
         first = len(self.tasks)
         self.tasks.extend(tasks)
+        if self.journal is not None:
+            names = (self.plan.aliases.get(name, name) for task in tasks for name in task.inputs)
+            self.identities.learn([name for name in names if name in self.plan.shared])
         added = AddTasks(len(self.tasks))
         if self.resumed_list is not None:
             step = self.resumed_list.add(first)
@@ -341,6 +376,7 @@ class RunDriver:
         """No more tasks. Files that nobody reads become final now."""
         if self.resumed_list is not None:
             self._run_skipped(self.resumed_list.close())
+            self._tell_of_changes()
         self.tally.close_list()
         self.context.loop.tell(self.client, CloseList(tuple(orphans)))
 

@@ -16,14 +16,16 @@ import msgspec
 
 from amfs._native import xxh64
 from amfs.engine.check_parts import Place
-from amfs.engine.checks import Plan, check
+from amfs.engine.checks import Plan, absolute, check
+from amfs.engine.derivation import Derivations
 from amfs.engine.events import Expanded, NotExpanded
 from amfs.engine.hierarchy import Within, join
 from amfs.engine.paths import in_namespace, shared_path
 from amfs.engine.workflow import Task, Workflow, canonical, complete
 from amfs.errors import AmfsError, Fault, WorkflowError
 from amfs.host.shared_storage import LocalPaths, SharedStorage, size_of
-from amfs.runs.journal import Past, task_key
+from amfs.runs.identities import Identities
+from amfs.runs.journal import Past
 
 if TYPE_CHECKING:
     from amfs.runs.driver import RunDriver
@@ -145,7 +147,9 @@ class Expander:
         return words + "; ".join(map(str, error.faults[:FAULTS_SHOWN])) + (f"; and {more} more faults" if more > 0 else "")
 
 
-def take_in_made(workflow: Workflow, past: Past, base: str, hashed: int, shared: SharedStorage | None = None) -> None:
+def take_in_made(
+    workflow: Workflow, past: Past, base: str, hashed: int, session: str | None, *, trust: bool = False, shared: SharedStorage | None = None
+) -> None:
     """Take in the sub-workflows whose documents an earlier run has made, if all that they waited for is done and the documents are as
     they were left. The others are read when they have been made again, and all of their tasks run again."""
     shared = shared or LocalPaths()
@@ -164,12 +168,26 @@ def take_in_made(workflow: Workflow, past: Past, base: str, hashed: int, shared:
         known = workflow.known_later.get(task.id)
         if known is not None:
             return all(map(done, known[0]))
-        return task.id not in workflow.later and task_key(task) in past.done
+        return task.id not in workflow.later and bool(sizes_of(index))
+
+    def sizes_of(index: int) -> tuple[tuple[int, ...]] | None:
+        """What the outputs of a task had, if it has finished with what it would read now."""
+        left = past.done.get(derivation.key(index))
+        return (left[0],) if left is not None and (trust or derivation(index) == left[1]) else None
+
+    def derivations() -> Derivations:
+        """By what is known of the workflow so far."""
+        aliases = {name: canonical(name, base) for task in tasks for name in (*task.inputs, *task.outputs)}
+        outside = {name: workflow.paths.get(name, absolute(name, base)) for name in names - writers.keys()}
+        after = {each: index_of[each] for task in tasks for each in task.after if each in index_of}
+        waiting = dict.fromkeys(map(index_of.__getitem__, workflow.later))
+        plan = Plan(base, writers, {}, None, outside, {}, aliases, after=after, later=waiting)
+        return Derivations(tasks, plan, Identities(plan, session))
 
     def left(name: str) -> str:
         """Where the document is that an earlier run made; '' if it is not there as it was made."""
         writer = writers.get(canonical(name, base), -1)
-        sizes = past.done.get(task_key(tasks[writer]), ()) if writer >= 0 else ()
+        sizes = (sizes_of(writer) or ((),))[0] if writer >= 0 else ()
         outputs = [canonical(each, base) for each in tasks[writer].outputs] if sizes else []
         with suppress(OSError, AmfsError):
             path = _path(name, base, hashed)
@@ -178,9 +196,11 @@ def take_in_made(workflow: Workflow, past: Past, base: str, hashed: int, shared:
         return ""
 
     note(0)
+    derivation: Derivations
     again = bool(workflow.later)
     while again:
         again = False
+        derivation = derivations()
         places = {canonical(name, base): path for name, path in workflow.paths.items()}
         for task_id, later in list(workflow.later.items()):
             index = index_of[task_id]

@@ -1,9 +1,8 @@
 """The journal of a run: the finished tasks, so that a second run does only the rest.
 
 Append-only. A record is ``u32 length, u32 check, payload``, little-endian; ``check`` is the low half of the payload's XXH64 and the
-payload is MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs). A torn or damaged record
-ends the reading: what is before it counts. A task's key is the XXH64 of what it is, not of its place in a list, so an edited list
-resumes right.
+payload is MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs, derivation, times of outputs);
+``engine/derivation.py`` says what key and derivation are. A torn or damaged record ends the reading: what is before it counts.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from pathlib import Path
 import msgspec
 
 from amfs._native import xxh64
-from amfs.engine.workflow import Task
 from amfs.errors import AmfsError, UsageError
 
 _HEAD = struct.Struct("<II")
-FORMAT = 1
+FORMAT = 2  # 1 did not say what tasks had read
+Done = tuple[int, tuple[int, ...], int, tuple[int, ...]]  # key, sizes of outputs, derivation, times of outputs in ns
 SUFFIX = ".journal"  # a file named so is ours, whatever is in it
 
 
@@ -42,19 +41,15 @@ class Header(msgspec.Struct, array_like=True):
 
 
 class Past(msgspec.Struct):
-    """What an earlier run left: key of each finished task → sizes of its outputs."""
+    """What an earlier run left: of each finished task, by its key, the sizes of its outputs, its derivation, and their times. Empty if the
+    journal is of an older format, which did not say what tasks had read."""
 
     header: Header
-    done: dict[int, tuple[int, ...]]
+    done: dict[int, tuple[tuple[int, ...], int, tuple[int, ...]]]
 
-
-def task_key(task: Task) -> int:
-    """XXH64 of everything that makes the task what it is."""
-    parts = (
-        task.id, "\1", *task.argv, "\1", *task.inputs, "\1", *task.outputs, "\1", task.stdin, task.stdout, task.stderr,
-        "\1", *task.env, task.cwd,
-    )  # fmt: skip
-    return xxh64("\0".join(parts).encode("utf-8", "surrogateescape"))
+    @property
+    def old(self) -> bool:
+        return self.header.format < FORMAT
 
 
 def default_path(source: str, base: str) -> Path:
@@ -93,13 +88,13 @@ def read(path: Path) -> Past | None:
         raise UsageError(f"{path} is not a journal of amfs (or its first record is damaged)")
     try:
         header = msgspec.msgpack.decode(records[0], type=Header)
-        done: dict[int, tuple[int, ...]] = {}
-        decoder = msgspec.msgpack.Decoder(list[tuple[int, tuple[int, ...]]])
-        for record in records[1:]:
-            done.update(decoder.decode(record))
+        done: dict[int, tuple[tuple[int, ...], int, tuple[int, ...]]] = {}
+        decoder = msgspec.msgpack.Decoder(list[Done])
+        for record in records[1:] if header.format == FORMAT else ():
+            done.update((key, tuple(left)) for key, *left in decoder.decode(record))  # type: ignore[misc]
     except msgspec.DecodeError as error:
         raise UsageError(f"the journal {path} cannot be understood: {error}") from None
-    if header.format != FORMAT:
+    if header.format > FORMAT:
         raise UsageError(f"the journal {path} has format {header.format}, this amfs reads {FORMAT}; start without --resume")
     return Past(header, done)
 
@@ -164,7 +159,7 @@ class Journal:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._record(header)
             if past is not None and past.done:
-                self._record(list(past.done.items()))
+                self._record([(key, *left) for key, left in past.done.items()])
             os.rename(temporary, path)
         except OSError as error:
             raise UsageError(f"cannot write the journal {path}: {error.strerror}; name another place with --journal") from None
@@ -178,8 +173,8 @@ class Journal:
         if written < len(record):
             raise OSError(28, "No space left on device")
 
-    def add(self, done: Sequence[tuple[int, tuple[int, ...]]]) -> None:
-        """Tasks that finished: (key, sizes of outputs). Raises AmfsError if the disk is full."""
+    def add(self, done: Sequence[Done]) -> None:
+        """Tasks that finished. Raises AmfsError if the disk is full."""
         if done:
             try:
                 self._record(done)

@@ -10,9 +10,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from amfs.engine.derivation import Keys
 from amfs.engine.workflow import Task, canonical, complete
 from amfs.errors import AmfsError
-from amfs.runs.journal import default_path, read, task_key
+from amfs.runs.journal import default_path, read
 
 
 class RunOf:
@@ -27,6 +28,7 @@ class RunOf:
         self.tasks = tasks
         self.done = done  # keys of tasks
         self.why = why
+        self._key = Keys(tasks)
 
     def maker(self, name: str) -> Task | None:
         """The task that makes a file."""
@@ -42,7 +44,7 @@ class RunOf:
         return next((task for task in self.tasks if task.id == task_id), None)
 
     def has_finished(self, task: Task) -> bool:
-        return task_key(task) in self.done
+        return self._key(self.tasks.index(task)) in self.done
 
     def again(self, session: str) -> str:
         """The command that makes again what is lost; '' if there is none."""

@@ -21,6 +21,8 @@ class HostPlace:
     ) -> None:
         self._shared = shared or LocalPaths()
         self._base = os.path.abspath(os.fspath(base)) if base is not None else os.getcwd()
+        self._real: dict[str, str] = {}  # directory -> without links
+        self._absent: set[str] = set()  # directories that are still to be made
         self._path = os.environ.get("PATH", os.defpath) if path is None else path
 
     @property
@@ -37,6 +39,32 @@ class HostPlace:
             lacking = missing(self._shared, self._absolute(directory), [name.rpartition("/")[2] for name in members])
             gone.update(name for name in members if name.rpartition("/")[2] in lacking)
         return gone
+
+    def real(self, directory: str) -> str:
+        path = directory if directory[:1] == "/" else f"{self._base}/{directory}".rstrip("/")
+        if ".." in directory or directory.count("/") > 200:
+            return os.path.realpath(path)
+        return self._real_path(path)
+
+    def _real_path(self, path: str) -> str:
+        """Each directory is looked at once, however many lie below it; none in one that is still to be made."""
+        known = self._real.get(path)
+        if known is None:
+            above, _, name = path.rpartition("/")
+            if not name:
+                return above or "/"
+            parent = self._real_path(above or "/")
+            known = f"{parent.rstrip('/')}/{name}"
+            absent = above in self._absent
+            try:
+                if not absent and stat.S_ISLNK(os.lstat(known).st_mode):
+                    known = os.path.realpath(known)
+            except OSError:
+                absent = True
+            if absent:
+                self._absent.add(path)
+            self._real[path] = known
+        return known
 
     def unwritable(self, directory: str) -> str:
         return self._shared.unwritable(self._absolute(directory))

@@ -209,16 +209,17 @@ static PyObject *io_fetch(PyObject *self, PyObject *args) {
 }
 
 static PyObject *io_fetch_stored(PyObject *self, PyObject *args) {
-    ull serial, size;
+    ull serial, size, mtime_ns = 0;
     int from;
     unsigned mode;
     PyObject *path_text, *destination_text, *result = NULL;
 
-    if (!PyArg_ParseTuple(args, "KiUKUI:fetch_stored", &serial, &from, &path_text, &size, &destination_text, &mode)) return NULL;
+    if (!PyArg_ParseTuple(args, "KiUKUI|K:fetch_stored", &serial, &from, &path_text, &size, &destination_text, &mode, &mtime_ns))
+        return NULL;
     PyObject *path = py_path_bytes(path_text), *destination = path == NULL ? NULL : py_path_bytes(destination_text);
     if (destination != NULL)
-        result =
-            py_nothing_or(fsio_fetch_stored(io_of(self), serial, from, PyBytes_AsString(path), size, PyBytes_AsString(destination), mode));
+        result = py_nothing_or(
+            fsio_fetch_stored(io_of(self), serial, from, PyBytes_AsString(path), size, PyBytes_AsString(destination), mode, mtime_ns));
     Py_XDECREF(path);
     Py_XDECREF(destination);
     return result;
@@ -509,7 +510,7 @@ static PyMethodDef io_methods[] = {
     {"set_stall_ms", io_set_stall_ms, METH_O, "How long a peer may make no progress; before the first connection."},
     {"fetch", io_fetch, METH_VARARGS, "fetch($self, serial, ino, from_, size, /)\n--\n\nA copy of a whole part."},
     {"fetch_stored", io_fetch_stored, METH_VARARGS,
-     "fetch_stored($self, serial, from_, path, size, destination, mode, /)\n--\n\nA file of another node's store."},
+     "fetch_stored($self, serial, from_, path, size, destination, mode, mtime_ns=0, /)\n--\n\nA file of another node's store."},
     {"fetch_part", fsio_fetch_part_object, METH_VARARGS,
      "fetch_part($self, serial, ino, index, from_, keep=False, /)\n--\n\nA part moves here; keep: a stripe, and stays there as a copy."},
     {"set_copies", fsio_set_copies_object, METH_VARARGS,

@@ -1,6 +1,7 @@
 #include "tree.h"
 
 #include "launcher/sandbox.h"
+#include "xxh64.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -102,15 +104,18 @@ int amfs_remove_tree(int directory, const char *name) {
     return 0;
 }
 
-static int copy_regular(const char *from, const char *to, mode_t mode) {
+static void set_time(const char *path, const struct stat *source) {
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, source->st_mtim};
+    (void)!utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW); /* a file system without times loses nothing else */
+}
+
+/* The mode is less the umask, as everywhere. */
+static int copy_regular(const char *from, const char *to, const struct stat *status) {
     int source = open(from, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (source < 0) return errno;
-    int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int target = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, status->st_mode & 0777);
     int failed = target < 0 ? errno : amfs_copy_descriptor(source, target);
-    if (target >= 0) {
-        if (!failed && fchmod(target, mode) < 0) failed = errno;
-        if (close(target) < 0 && !failed) failed = errno;
-    }
+    if (target >= 0 && close(target) < 0 && !failed) failed = errno;
     close(source);
     return failed;
 }
@@ -134,16 +139,18 @@ int amfs_copy_tree(const char *from, const char *to) {
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
     if (walk == NULL) return errno;
     for (FTSENT *entry; !failed && (errno = 0, entry = fts_read(walk)) != NULL;) {
-        if (entry->fts_info == FTS_DP) continue;
         if (snprintf(path, sizeof path, "%s%s", to, entry->fts_path + skip) >= (int)sizeof path) {
             failed = ENAMETOOLONG;
+        } else if (entry->fts_info == FTS_DP) {
+            set_time(path, entry->fts_statp);
         } else if (entry->fts_info == FTS_D) {
             if (mkdir(path, (entry->fts_statp->st_mode & 0777) | 0700) < 0 && errno != EEXIST) failed = errno;
         } else if (entry->fts_info == FTS_F || entry->fts_info == FTS_SL || entry->fts_info == FTS_SLNONE) {
             if (unlink(path) < 0 && errno != ENOENT) failed = errno;
             else
-                failed = entry->fts_info == FTS_F ? copy_regular(entry->fts_accpath, path, entry->fts_statp->st_mode & 0777)
+                failed = entry->fts_info == FTS_F ? copy_regular(entry->fts_accpath, path, entry->fts_statp)
                                                   : copy_link(entry->fts_accpath, path);
+            if (!failed) set_time(path, entry->fts_statp);
         } else {
             failed = entry->fts_info != FTS_DEFAULT && entry->fts_errno ? entry->fts_errno : EINVAL;
         }
@@ -160,4 +167,77 @@ int amfs_rename_to_free(int directory, const char *path, const char *destination
     if (linkat(directory, path, AT_FDCWD, destination, 0) < 0) return errno;
     unlinkat(directory, path, 0);
     return 0;
+}
+
+/* ── marks ── */
+
+struct mark {
+    uint64_t name, state;
+};
+
+struct amfs_tree_marks {
+    size_t count;
+    struct mark marks[];
+};
+
+static int by_name(const void *first, const void *second) {
+    uint64_t a = ((const struct mark *)first)->name, b = ((const struct mark *)second)->name;
+    return a < b ? -1 : a > b;
+}
+
+/* The marks of up to `most` files, sorted; NULL with errno, E2BIG: there are more. */
+static struct amfs_tree_marks *marks_of(const char *path, size_t most) {
+    char root[PATH_MAX];
+    char *roots[] = {root, NULL};
+    size_t skip = strlen(path), room = 0;
+    struct amfs_tree_marks *found = calloc(1, sizeof *found);
+    int failed = skip < sizeof root ? 0 : ENAMETOOLONG;
+    if (found == NULL || failed) {
+        free(found);
+        errno = failed ? failed : ENOMEM;
+        return NULL;
+    }
+    memcpy(root, path, skip + 1);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+    if (walk == NULL) failed = errno;
+    for (FTSENT *entry; !failed && (errno = 0, entry = fts_read(walk)) != NULL;) {
+        const struct stat *status = entry->fts_statp;
+        if (entry->fts_info != FTS_F && entry->fts_info != FTS_SL && entry->fts_info != FTS_SLNONE) continue;
+        if (found->count >= most) failed = E2BIG;
+        if (!failed && found->count == room) {
+            room = room ? 2 * room : 64;
+            struct amfs_tree_marks *more = realloc(found, sizeof *found + room * sizeof(struct mark));
+            if (more == NULL) failed = ENOMEM;
+            else found = more;
+        }
+        if (failed) break;
+        const char *name = entry->fts_path + skip;
+        uint64_t state[3] = {(uint64_t)status->st_size, (uint64_t)status->st_mtim.tv_sec, (uint64_t)status->st_mtim.tv_nsec};
+        found->marks[found->count++] = (struct mark){amfs_xxh64(name, strlen(name), 0), amfs_xxh64(state, sizeof state, 0)};
+    }
+    if (!failed) failed = errno;
+    if (walk != NULL) fts_close(walk);
+    if (failed) {
+        free(found);
+        errno = failed;
+        return NULL;
+    }
+    qsort(found->marks, found->count, sizeof(struct mark), by_name);
+    return found;
+}
+
+struct amfs_tree_marks *amfs_tree_marks_of(const char *path) { return marks_of(path, AMFS_TREE_MARKS); }
+
+bool amfs_tree_has_changed(const char *path, const struct amfs_tree_marks *then) {
+    /* As many again may have come: where there are still more, nothing is said. */
+    struct amfs_tree_marks *now = marks_of(path, 2 * AMFS_TREE_MARKS);
+    if (now == NULL) return errno == ENOENT || errno == ENOTDIR;
+    size_t at = 0;
+    bool changed = false;
+    for (size_t i = 0; i < then->count && !changed; i++) {
+        while (at < now->count && now->marks[at].name < then->marks[i].name) at++;
+        changed = at == now->count || now->marks[at].name != then->marks[i].name || now->marks[at].state != then->marks[i].state;
+    }
+    free(now);
+    return changed;
 }

@@ -2,6 +2,8 @@
 #ifndef AMFS_TREE_H
 #define AMFS_TREE_H
 
+#include <stdbool.h>
+
 /* Remove `name` (file or directory tree) below `directory`; symbolic links are removed, not followed. Directories that forbid it are made
  * writable first. Any depth, with three descriptors open at most. Returns 0 or the first errno; removes what it can. */
 int amfs_remove_tree(int directory, const char *name);
@@ -12,5 +14,15 @@ int amfs_copy_tree(const char *from, const char *to);
 
 /* Rename `path` (below `directory`) to the absolute `destination` unless that name is taken: 0 or an errno, EEXIST when it is. */
 int amfs_rename_to_free(int directory, const char *path, const char *destination);
+
+/* What the files of a directory looked like: a mark for each of at most AMFS_TREE_MARKS, at any depth. */
+enum { AMFS_TREE_MARKS = 4096 };
+struct amfs_tree_marks;
+
+/* Of a directory (links in it are not followed); freed by the caller with free. NULL: it has more files, or cannot be read. */
+struct amfs_tree_marks *amfs_tree_marks_of(const char *path);
+
+/* Has a file of then another size or time now, or is it gone? New files do not count: programs put caches and indices beside what they read. */
+bool amfs_tree_has_changed(const char *path, const struct amfs_tree_marks *then);
 
 #endif

@@ -199,6 +199,8 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
         if (*code == 0 && futimens(file.fd, times) != 0)
             snprintf(error, ERROR_BYTES, "cannot set the times of %s: %s", job->destination, reason_of(*code = errno));
     }
+    struct timespec time[2] = {{.tv_nsec = UTIME_OMIT}, found.st_mtim};
+    if (!exact && error[0] == '\0') (void)!futimens(file.fd, time); /* a file system without times loses nothing else */
     bool keep = exact && fstat(file.fd, &found) == 0;
     if (*code != 0) newfile_drop(&file);
     else if ((*code = newfile_finish(&file, mode, false)) != 0) snprintf(error, ERROR_BYTES, "%s", file.error);

@@ -171,10 +171,11 @@ void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const i
 /* ── work in the background, completed through fsio_take ── (used by the Python side; serials are its own) */
 int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from,
                uint64_t size); /* make a whole part here from `from`'s whole part */
-/* A file of `from`'s store, `size` bytes, to `destination` (a whole path; directories are made). If that has a file by then, it stays. Ends in
+/* A file of `from`'s store, `size` bytes, to `destination` (a whole path; directories are made),
+ * with a mode and a time (0: now). If that has a file by then, it stays. Ends in
  * FSIO_EVENT_FETCHED; ESTALE: it has another size there. */
 int fsio_fetch_stored(struct fsio *io, uint64_t serial, int32_t from, const char *path, uint64_t size, const char *destination,
-                      unsigned mode);
+                      unsigned mode, uint64_t mtime_ns);
 int fsio_fetch_part(
     struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from,
     bool keep); /* a part that is moving: copied, then deleted there; `keep`: a stripe with copies, that stays there as one */

@@ -36,6 +36,7 @@ struct fsio_job {
     char *path;       /* of FETCH_STORED, in one allocation with the destination */
     char *destination;
     unsigned mode;
+    uint64_t mtime_ns;
     size_t count;
     int32_t nodes[];
 };
@@ -177,6 +178,8 @@ static int run_fetch_stored(struct fsio *io, const struct fsio_job *job) {
         newfile_drop(&file);
         return error;
     }
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {(time_t)(job->mtime_ns / 1000000000), (long)(job->mtime_ns % 1000000000)}};
+    if (job->mtime_ns != 0) (void)!futimens(file.fd, times);
     checked = checked && fstat(file.fd, &found) == 0;
     error = newfile_finish(&file, job->mode, true);
     if (error == 0 && checked) digests_put(digests_key_of(&found), &found, digest, digests_moment(digests_key_of(&found)));
@@ -334,7 +337,7 @@ int fsio_fetch(struct fsio *io, uint64_t serial, uint64_t ino, int32_t from, uin
 }
 
 int fsio_fetch_stored(struct fsio *io, uint64_t serial, int32_t from, const char *path, uint64_t size, const char *destination,
-                      unsigned mode) {
+                      unsigned mode, uint64_t mtime_ns) {
     size_t first = strlen(path) + 1, second = strlen(destination) + 1;
     if (first == 1 || first - 1 > PATH_BYTES_MAX || size > INT64_MAX) return EINVAL;
     struct fsio_job *job = malloc(sizeof *job);
@@ -344,7 +347,7 @@ int fsio_fetch_stored(struct fsio *io, uint64_t serial, int32_t from, const char
         free(both);
         return ENOMEM;
     }
-    *job = (struct fsio_job){.kind = JOB_FETCH_STORED, .serial = serial, .from = from, .size = size, .mode = mode};
+    *job = (struct fsio_job){.kind = JOB_FETCH_STORED, .serial = serial, .from = from, .size = size, .mode = mode, .mtime_ns = mtime_ns};
     job->path = memcpy(both, path, first);
     job->destination = memcpy(both + first, destination, second);
     int error = fsio_workers_start(&io->fetchers, FETCHERS); /* with fewer it is slower, and no error */

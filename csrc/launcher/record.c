@@ -170,6 +170,7 @@ amfs_task *amfs_task_parse(const void *record, size_t length, char *fault, size_
         input->stamp.size = amfs_load64(stamp);
         input->stamp.mtime_ns = amfs_load64(stamp + 8);
         input->watched = input->stamp.mtime_ns != 0;
+        input->tree = NULL;
     }
     for (uint64_t i = 0; i < outputs; i++) {
         amfs_output *output = &task->outputs[i];
@@ -205,5 +206,6 @@ void amfs_completion_free(amfs_completion *completion) {
 void amfs_task_free(amfs_task *task) {
     if (task == NULL) return;
     amfs_completion_free(task->completion);
+    for (uint32_t i = 0; i < task->input_count; i++) free(task->inputs[i].tree);
     free(task);
 }

@@ -3,7 +3,7 @@
  * Layout, little-endian:
  *   header   80 bytes: u32 length, flags; u64 serial; u32 context, cores; u64 memory; u32 time_limit_ms, depth, argc, envc, inputs,
  *            outputs, capture, body_length; 16 reserved bytes
- *   stamps   inputs x (u64 size, u64 mtime_ns); mtime_ns 0: unknown, taken when the task starts
+ *   stamps   inputs x (u64 size, u64 mtime_ns); mtime_ns 0: unknown, taken when the task starts, and so is what is in a directory
  *   body     NUL-terminated: program, cwd, stdin, stdout, stderr, argv..., env...
  *   files    NUL-terminated: inputs x (source, name), outputs x (name, destination)
  *
@@ -64,6 +64,7 @@ typedef struct {
     const char *name;
     amfs_stamp stamp;
     bool watched; /* a regular file whose stamp is known: compared after the run */
+    struct amfs_tree_marks *tree; /* of a directory, likewise: common/tree.h; NULL: not compared */
 } amfs_input;
 
 typedef struct {

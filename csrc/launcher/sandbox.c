@@ -72,14 +72,17 @@ int amfs_copy_descriptor(int from, int to) {
     }
 }
 
-/* Copy the file `name` at `directory` to `path` at `to_directory`, which must not exist. */
+enum { AS_INPUT = 1 << 30 }; /* for a mode: that of the source, to be read and executed only */
+
+/* Copy the file `name` at `directory` with its time to `path` at `to_directory`, which must not exist. */
 static int copy_file(int directory, const char *name, int to_directory, const char *path, mode_t mode) {
     int from = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (from < 0) return errno;
     struct stat status;
-    if (fstat(from, &status) == 0 && !S_ISREG(status.st_mode)) {
+    int wrong = fstat(from, &status) < 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : S_ISREG(status.st_mode) ? 0 : EINVAL;
+    if (wrong) {
         close(from);
-        return S_ISDIR(status.st_mode) ? EISDIR : EINVAL;
+        return wrong;
     }
     int to = openat(to_directory, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (to < 0) {
@@ -88,7 +91,8 @@ static int copy_file(int directory, const char *name, int to_directory, const ch
         return failed;
     }
     int failed = amfs_copy_descriptor(from, to);
-    if (!failed && fchmod(to, mode) < 0) failed = errno;
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, status.st_mtim};
+    if (!failed && (futimens(to, times) < 0 || fchmod(to, mode == AS_INPUT ? (status.st_mode & 0555) | 0400 : mode) < 0)) failed = errno;
     close(from);
     if (close(to) < 0 && !failed) failed = errno;
     if (failed) unlinkat(to_directory, path, 0);
@@ -149,7 +153,7 @@ static int place_input(amfs_files *files, amfs_task *task, amfs_input *input) {
     }
     if (failed == EXDEV || failed == EMLINK || failed == EPERM)
         /* Another file system, too many links, or a file system or security setting without hard links: a copy protects as well. */
-        failed = copy_file(AT_FDCWD, source, directory, files->path, 0444);
+        failed = copy_file(AT_FDCWD, source, directory, files->path, AS_INPUT);
     return failed;
 }
 
@@ -162,6 +166,7 @@ static int prepare_input(amfs_files *files, amfs_task *task, amfs_input *input, 
         if (stat(source, &status) < 0) failed = errno;
         input->stamp = stamp_of(&status);
         input->watched = !failed && S_ISREG(status.st_mode);
+        if (!failed && S_ISDIR(status.st_mode) && (task->flags & AMFS_STAGED)) input->tree = amfs_tree_marks_of(source);
     }
     if (!failed && input->name[0] != '/') {
         failed = amfs_files_at(files, task, "", input->name);
@@ -225,6 +230,10 @@ bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_te
     for (uint32_t i = 0; i < task->input_count; i++) {
         const amfs_input *input = &task->inputs[i];
         struct stat status;
+        if (input->tree != NULL && amfs_tree_has_changed(input->source + (input->source[0] == '@'), input->tree)) {
+            amfs_text_add(detail, changed ? ", %s" : "changed its input: %s", input->name);
+            changed = true;
+        }
         if (!input->watched) continue;
         if (stat(input->source + (input->source[0] == '@'), &status) < 0) {
             /* Dropped by its owner, perhaps because another task wrote on it: what this task had is its own link. */
@@ -318,7 +327,7 @@ static int publish_otherwise(amfs_files *files, const amfs_task *task, const amf
     if (!failed) failed = amfs_rename_to_free(AT_FDCWD, files->other, output->destination);
     struct stat status;
     if (failed) unlink(files->other);
-    else if (stat(output->destination, &status) == 0) /* a copy is younger than what it is a copy of */
+    else if (stat(output->destination, &status) == 0) /* not every file system keeps a time as exactly */
         task->completion->outputs[output - task->outputs] = stamp_of(&status);
     return failed;
 }
@@ -333,8 +342,28 @@ static int keep_first(const amfs_task *task, amfs_output *output) {
     return 0;
 }
 
+/* Is it a copy of an input (cp, gzip), from which only the store has taken the owner's right to write? */
+static bool has_mode_of_an_input(const amfs_task *task, mode_t mode) {
+    struct stat status;
+
+    for (uint32_t i = 0; i < task->input_count; i++) {
+        const char *source = task->inputs[i].source;
+        if (stat(source + (source[0] == '@'), &status) == 0 && (status.st_mode & 01200) == 0 && (status.st_mode & 0555) == (mode & 0555))
+            return true;
+    }
+    return false;
+}
+
+/* How a store keeps a mode. Its directories are closed to others, so their bits and those of the group stay as the task left them: who copies
+ * the file out needs them. The owner reads and does not write, for the file is an input of other tasks. The sticky bit, which means nothing on
+ * a file, says that the owner was not to write anyhow. amfs/node/store.py is the other half. */
+static mode_t stored_mode(const amfs_task *task, mode_t mode) {
+    bool closed = (mode & 0200) == 0 && !has_mode_of_an_input(task, mode);
+    return (mode & 0577) | 0400 | (closed ? 01000 : 0);
+}
+
 static int publish_one(amfs_files *files, const amfs_task *task, amfs_output *output) {
-    mode_t mode = (output->mode & 0555) | 0400;
+    mode_t mode = stored_mode(task, output->mode);
     int at = amfs_files_at(files, task, "", output->name), failed;
 
     if (at == -ENAMETOOLONG) return ENAMETOOLONG;

@@ -177,14 +177,14 @@ static void test_fetches(struct fsio *io) {
     const char *paths[] = {"a/file", "absent"};
     for (uint64_t i = 0; i < 2; i++) {
         struct pollfd set = {.fd = fsio_event_fd(io), .events = POLLIN};
-        CHECK(fsio_fetch_stored(io, i, 7, paths[i], 6, at("got/here/file"), 0440) == 0 && poll(&set, 1, 30000) == 1);
+        CHECK(fsio_fetch_stored(io, i, 7, paths[i], 6, at("got/here/file"), 0440, 0) == 0 && poll(&set, 1, 30000) == 1);
         struct fsio_event *event = fsio_take(io);
         CHECK(event->kind == FSIO_EVENT_FETCHED && event->serial == i && event->error == (i == 0 ? 0 : ENOENT) && event->next == NULL);
         free(event);
     }
     struct stat found;
     CHECK(entries(at("got/here")) == 1 && stat(at("got/here/file"), &found) == 0 && found.st_size == 6 && (found.st_mode & 0777) == 0440);
-    CHECK(fsio_fetch_stored(io, 9, 7, "", 6, at("x"), 0440) == EINVAL);
+    CHECK(fsio_fetch_stored(io, 9, 7, "", 6, at("x"), 0440, 0) == EINVAL);
     fsio_free(there);
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -129,8 +129,10 @@ def test_a_long_chain_is_no_problem() -> None:
 # ── the whole of it ────────────────────────────────────────────────────────────────────────────────
 
 
-def remains(done: dict[str, tuple[int, ...]], shared: dict[str, int], memory: dict[str, tuple[int, int]]) -> Remains:
-    return Remains(lambda task: done.get(task.id), lambda name: shared.get(name, -1), memory)
+def remains(
+    tasks: Sequence[Task], done: dict[str, tuple[int, ...]], shared: dict[str, int], memory: dict[str, tuple[int, int]]
+) -> Remains:
+    return Remains(lambda tid: done.get(tasks[tid].id), lambda name: shared.get(name, -1), memory)
 
 
 def test_files_are_used_from_where_they_are() -> None:
@@ -139,7 +141,7 @@ def test_files_are_used_from_where_they_are() -> None:
     ]  # fmt: skip
     plan = check(Workflow(tasks), AnyPlace("/home/u"))
     tasks = list(tasks)
-    left = remains({"a": (1, 2, 3)}, {"f": 1}, {"f": (1, 77), "g": (2, 78), "h": (3, 79), "old": (4, 80)})
+    left = remains(tasks, {"a": (1, 2, 3)}, {"f": 1}, {"f": (1, 77), "g": (2, 78), "h": (3, 79), "old": (4, 80)})
     found = resume_whole(tasks, plan, left, lambda task, name: name in (*task.keep, "out", "more"))
     assert found.skip == {0}
     assert found.ready == {"f"}
@@ -153,7 +155,7 @@ def test_files_are_used_from_where_they_are() -> None:
 def test_a_file_of_another_size_is_not_the_one_that_was_made() -> None:
     tasks = [Task("a", ("x",), (), ("f",)), Task("b", ("x",), ("f",), ("out",))]
     plan = check(Workflow(tasks), AnyPlace("/home/u"))
-    found = resume_whole(tasks, plan, remains({"a": (1,)}, {}, {"f": (2, 77)}), lambda task, name: name == "out")
+    found = resume_whole(tasks, plan, remains(tasks, {"a": (1,)}, {}, {"f": (2, 77)}), lambda task, name: name == "out")
     assert (found.skip, found.adopt, found.discard) == (frozenset(), [], ["f"])
 
 
@@ -170,10 +172,10 @@ class EmptyPlace(AnyPlace):
 class List:
     """A list that grows by these steps, and what runs of it."""
 
-    def __init__(self, left: Remains) -> None:
+    def __init__(self, left: tuple[dict[str, tuple[int, ...]], dict[str, int], dict[str, tuple[int, int]]]) -> None:
         self.checker = StreamChecker(EmptyPlace("/home/u"))
         self.tasks: list[Task] = []
-        self.list = ResumedList(self.tasks, self.checker.plan, left)
+        self.list = ResumedList(self.tasks, self.checker.plan, remains(self.tasks, *left))
         self.running: set[int] = set()
         self.there: set[str] = set()
         self.discarded: set[str] = set()
@@ -199,7 +201,7 @@ class List:
 
 def test_what_is_done_is_skipped_and_made_again_only_when_somebody_reads_it() -> None:
     tasks = [Task("a", ("x",), (), ("f",)), Task("b", ("x",), ("f",), ("g",)), Task("c", ("x",), ("g",), ("h",))]
-    grown = List(remains({"a": (1,), "b": (2,), "c": (3,)}, {"h": 3}, {}))
+    grown = List(({"a": (1,), "b": (2,), "c": (3,)}, {"h": 3}, {}))
     assert grown.add(*tasks) == Step(skip=(0, 1, 2))
     assert grown.list.want("h") == Step(), "it is on shared storage"
     assert grown.add(Task("new", ("x",), ("g",), ("i",))) == Step(again=(1, 0))
@@ -207,19 +209,19 @@ def test_what_is_done_is_skipped_and_made_again_only_when_somebody_reads_it() ->
 
 
 def test_a_final_that_has_vanished_is_made_again_when_the_list_is_closed() -> None:
-    grown = List(remains({"a": (1,), "b": (2,)}, {}, {}))
+    grown = List(({"a": (1,), "b": (2,)}, {}, {}))
     assert grown.add(Task("a", ("x",), (), ("f",)), Task("b", ("x",), ("f",), ("g",))).skip == (0, 1)
     assert grown.take(grown.list.close()).again == (1, 0)
 
 
 def test_the_writer_may_come_after_its_reader() -> None:
-    grown = List(remains({"a": (1,)}, {}, {}))
+    grown = List(({"a": (1,)}, {}, {}))
     assert grown.add(Task("new", ("x",), ("f",), ("g",))) == Step()
     assert grown.add(Task("a", ("x",), (), ("f",))) == Step(), "new waits for what it makes"
 
 
 def test_what_lies_in_the_store_under_the_name_of_what_is_made_again_must_go() -> None:
-    grown = List(remains({"a": (1, 2)}, {}, {"f": (1, 77), "e": (9, 78)}))
+    grown = List(({"a": (1, 2)}, {}, {"f": (1, 77), "e": (9, 78)}))
     assert grown.add(Task("a", ("x",), (), ("f", "g"))).skip == (0,), "g is gone"
     assert grown.add(Task("edited", ("x",), (), ("e",))).discard == ("e",)
     assert grown.take(grown.list.want("g")) == Step(again=(0,), discard=("f",))
@@ -232,7 +234,7 @@ def test_what_runs_of_a_list_that_grows_has_all_that_it_reads(past: Past, random
     tasks = [msgspec.structs.replace(task, keep=tuple(name for name in task.outputs if name in past.finals)) for task in past.tasks]
     stored = {name for name in past.there if random.random() < 0.5}
     done = {tasks[tid].id: (1,) * len(tasks[tid].outputs) for tid in past.done}
-    grown = List(remains(done, dict.fromkeys(past.there - stored, 1), dict.fromkeys(stored, (1, 77))))
+    grown = List((done, dict.fromkeys(past.there - stored, 1), dict.fromkeys(stored, (1, 77))))
     if together:
         grown.add(*tasks)
     else:

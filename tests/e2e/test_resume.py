@@ -145,12 +145,12 @@ def test_every_prefix_of_a_journal_can_be_read(tmp_path: Path, cut: int) -> None
     path = tmp_path / "j"
     journal = Journal(path, Header("list", "/base", "/store"))
     for key in range(5):
-        journal.add([(key, (key, key + 1))])
+        journal.add([(key, (key, key + 1), key + 2, (3, 4))])
     journal.close()
     data = path.read_bytes()
     whole = read(path)
     assert whole is not None
-    assert whole.done == {key: (key, key + 1) for key in range(5)}
+    assert whole.done == {key: ((key, key + 1), key + 2, (3, 4)) for key in range(5)}
     path.write_bytes(data[: len(data) - cut])
     left = read(path)
     assert left is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable
 
 import pytest
@@ -27,6 +28,9 @@ class MapPlace:
 
     def missing(self, names: Iterable[str]) -> set[str]:
         return set(names) - self.exist
+
+    def real(self, directory: str) -> str:
+        return posixpath.normpath(posixpath.join(BASE, directory))
 
     def unwritable(self, directory: str) -> str:
         return f"{directory or BASE} is closed" if directory in self.closed else ""

@@ -8,9 +8,10 @@ import pytest
 
 from amfs.cli.explain import reasons
 from amfs.cli.main import main
+from amfs.engine.derivation import key_of
 from amfs.engine.workflow import Task
 from amfs.host import orphans
-from amfs.runs.journal import Header, Journal, default_path, task_key
+from amfs.runs.journal import Header, Journal, default_path
 
 CHAIN = [
     Task("gen", ("gen",), outputs=("g",), line=1),
@@ -20,7 +21,7 @@ CHAIN = [
 
 
 def done(*tasks: Task) -> set[int]:
-    return {task_key(task) for task in tasks}
+    return {key_of(task) for task in tasks}
 
 
 def test_it_follows_the_chain_to_who_is_to_blame(tmp_path: Path) -> None:

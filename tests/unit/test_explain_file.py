@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from amfs.cli.main import main
+from amfs.engine.derivation import key_of
 from amfs.engine.workflow import Task
-from amfs.runs.journal import Header, Journal, default_path, task_key
+from amfs.runs.journal import Header, Journal, default_path
 from amfs.runs.lineage import of_journal
 
 LIST = """
@@ -66,7 +67,7 @@ def test_the_command_says_what_is_not_as_usual(place: Path, monkeypatch: pytest.
     task = Task("sort", ("sort", "words"), inputs=("words",), outputs=("sorted",), stdout="sorted", line=2)
     for journal in (place / "mine.journal", default_path(str(place / "list"), str(place))):
         kept = Journal(journal, Header("list", str(place), file=str(place / "list")))
-        kept.add([(task_key(task), (6,))])
+        kept.add([(key_of(task), (6,), 0, (7,))])
         kept.close()
     run = of_journal(str(place / "mine.journal"))
     maker = run.maker("sorted")

@@ -124,7 +124,7 @@ class Outside:
             with suppress(OSError):
                 if (yield from work(w.SeenOutside(target)))[1] == attr.size and (yield from self._is_same(attr, target)):
                     return attr.size, True
-            size, _ = yield from self._digests.read_whole(ino, key, lambda opened: w.ExportFile(ino, opened, target, mode))
+            size, _ = yield from self._digests.read_whole(ino, key, lambda opened: w.ExportFile(ino, opened, target, mode, attr.mtime))
             if size != attr.size:
                 raise failure(errno.EBUSY)  # it was written meanwhile
             return size, False
