@@ -224,15 +224,20 @@ static bool own_link_is_as_it_was(amfs_files *files, const amfs_task *task, cons
            (own.st_ino != source->st_ino || own.st_dev != source->st_dev) && same_stamp(&own, &input->stamp);
 }
 
-bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_text *detail) {
+static void note_changed(const amfs_task *task, uint32_t place, amfs_text *detail) {
     amfs_completion *completion = task->completion;
 
+    amfs_text_add(detail, completion->changed_count > 0 ? ", %s" : "changed its input: %s", task->inputs[place].name);
+    completion->changed[completion->changed_count++] = place;
+}
+
+bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_text *detail) {
     for (uint32_t i = 0; i < task->input_count; i++) {
         const amfs_input *input = &task->inputs[i];
         struct stat status;
         if (input->tree != NULL && amfs_tree_has_changed(input->source + (input->source[0] == '@'), input->tree)) {
-            amfs_text_add(detail, changed ? ", %s" : "changed its input: %s", input->name);
-            changed = true;
+            note_changed(task, i, detail);
+            continue;
         }
         if (!input->watched) continue;
         if (stat(input->source + (input->source[0] == '@'), &status) < 0) {
@@ -242,10 +247,9 @@ bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_te
         }
         if (!S_ISREG(status.st_mode)) continue;
         if (same_stamp(&status, &input->stamp) || own_link_is_as_it_was(files, task, input, &status)) continue;
-        amfs_text_add(detail, completion->changed_count > 0 ? ", %s" : "changed its input: %s", input->name);
-        completion->changed[completion->changed_count++] = i;
+        note_changed(task, i, detail);
     }
-    return completion->changed_count > 0;
+    return task->completion->changed_count > 0;
 }
 
 /* Does the output lie in a directory that is an input read in place, so that the task has written it there itself? */
