@@ -313,6 +313,8 @@ class Meta:
         EPERM: not its writer; EAGAIN: it lies in stripes."""
     def wrote_same(self, ino: int, node: int, origin: bytes = b"") -> tuple[_Attr, tuple[int, ...]]:
         """As ``wrote``, where nothing was written since ``checkpoint``."""
+    def fell_short(self, most: int, /) -> bool:
+        """Has a change since the last question left a file with fewer copies than it asks for, though there are ``most`` nodes?"""
     def short_of_copies(self, most: int) -> builtins.list[tuple[int, int, bool]]:
         """(inode, bytes, is it striped) of finished files of here that fewer nodes hold than shall, or than ``most`` if that
         is fewer."""
