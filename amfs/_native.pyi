@@ -232,6 +232,8 @@ class Io:
         """(inode, index, "") of parts and (0, -1, path below the store) of files of the store found damaged since the last call."""
     def check_part(self, ino: int, index: int = -1, /) -> tuple[int, int]:
         """Of a part: 0: nobody can say, 1: it is what it was, 2: it is damaged, which is told as well if it is whole; and its size."""
+    def part_digest(self, ino: int, /) -> bytes:
+        """Of the whole part of a file, b"": none is here. EBUSY: somebody can write it, or has meanwhile."""
     def check_stripes(self, ino: int, from_: int, /) -> tuple[int, int, int, int, int]:
         """Some stripes of here, from that one on: how many, of how many nobody can say, bytes, one that is damaged or -1, where to go on
         or -1."""
@@ -327,6 +329,8 @@ class Meta:
         EPERM: not its writer; EAGAIN: it lies in stripes."""
     def wrote_same(self, ino: int, node: int, origin: bytes = b"") -> tuple[_Attr, tuple[int, ...]]:
         """As ``wrote``, where nothing was written since ``checkpoint``."""
+    def fell_short(self, most: int, /) -> bool:
+        """Has a change since the last question left a file with fewer copies than it asks for, though there are ``most`` nodes?"""
     def short_of_copies(self, most: int) -> builtins.list[tuple[int, int, bool]]:
         """(inode, bytes, is it striped) of finished files of here that fewer nodes hold than shall, or than ``most`` if that
         is fewer."""

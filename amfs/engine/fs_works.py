@@ -274,6 +274,13 @@ class Digest(WorkOrder[tuple[bytes, int]], frozen=True):
     opened: Opened
 
 
+class PartDigest(WorkOrder[bytes], frozen=True):
+    """What a node knows the content that lies here by, as long as nobody has been able to write it; b"": no such content lies here. EBUSY:
+    somebody can write it, or has meanwhile."""
+
+    ino: int
+
+
 PART_DAMAGED = 2
 
 
@@ -419,7 +426,7 @@ AnyWork = (
     | MarkCopied
     | PartPath | ReportUsage | CountUses | CountProxied | Keep
     | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
-    | Scratch | DropScratch | Adopt | Pour | Digest | CheckPart | CheckStripes
+    | Scratch | DropScratch | Adopt | Pour | Digest | PartDigest | CheckPart | CheckStripes
     | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile
     | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups
     | AddPeer | ForgetPeer | Invalidate

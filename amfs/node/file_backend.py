@@ -156,7 +156,7 @@ class FileBackend:
             )),
             (evicting, (w.ListEvictable.by(lambda o: self.evictable()), w.Spill.by(lambda o: self.spill(o.ino)))),
             (bulk_pool, (
-                w.Digest.by(self.digest),
+                w.Digest.by(self.digest), w.PartDigest.by(lambda o: self.io.part_digest(o.ino)),
                 w.CheckPart.by(lambda o: self.io.check_part(o.ino, o.index)),
                 w.CheckStripes.by(lambda o: w.CheckedStripes(*self.io.check_stripes(o.ino, o.after))), w.CheckStore.by(self.check_store),
                 w.DigestOutside.by(lambda o: bulk.digest_of(o.path, None)),

@@ -221,7 +221,7 @@ class Loop:
     def _tell_clock(self, time_now: float) -> None:
         """What follows happened before this."""
         if self.core is not None and self.core.fs is not None:
-            self.core.handle(ClockRead(time.time_ns()), time_now)
+            self.act(self.core.node, self.core.handle(ClockRead(time.time_ns()), time_now))
 
     def _take(self, peer: int, own: int, message: m.Message, time_now: float) -> None:
         """A message from another process. A node has the files and tasks of others: no message ends it, whatever is wrong with that."""

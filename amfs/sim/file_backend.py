@@ -108,6 +108,7 @@ class SimFileBackend:
             w.Keep.by(lambda o: any(self.uses(o.ino))), w.OpenHandle.by(self.open_handle), w.Read.by(self._read), w.Write.by(self.write),
             w.TruncateHandle.by(lambda o: self._truncate(*self._handle(o.handle), o.size)), w.Flush.by(lambda o: None),
             w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self._digest),
+            w.PartDigest.by(lambda o: bytes(self.parts.get(o.ino, b""))),
             w.CheckPart.by(self._check_part), w.CheckStripes.by(lambda o: w.CheckedStripes(0, 0, 0, -1, -1)), w.Lose.by(self._lose),
             w.IsLost.by(lambda o: self._is_lost(o.ino)), w.SetStripeCopies.by(lambda o: None), w.ListCopied.by(lambda o: []),
             w.PushStripe.by(lambda o: 0), w.MendStripe.by(lambda o: 0), w.DropCopied.by(lambda o: None), w.MarkCopied.by(lambda o: None),

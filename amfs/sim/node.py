@@ -172,7 +172,7 @@ class SimNode(Process):
     def tell(self, event: Event) -> None:
         core, world = self.core, self.world
         if core.fs is not None:
-            core.handle(ClockRead(self.files.contents.clock()), world.now)
+            self.act(core.handle(ClockRead(self.files.contents.clock()), world.now))
         core.bill_us = 0.0
         if type(event) is TasksExited:
             core.bill_us = len(event.completions) * world.costs.task_us_worker / 2

@@ -420,25 +420,6 @@ static PyObject *io_take_damaged(PyObject *self, PyObject *unused) {
     return list;
 }
 
-static PyObject *io_check_part(PyObject *self, PyObject *args) {
-    ull ino;
-    long long index = FSIO_WHOLE;
-    uint64_t size;
-    int verdict;
-    if (!PyArg_ParseTuple(args, "K|L:check_part", &ino, &index)) return NULL;
-    WITHOUT_GIL(verdict = (int)fsio_check_part(io_of(self), ino, index, &size));
-    return Py_BuildValue("(iK)", verdict, (ull)size);
-}
-
-static PyObject *io_check_stripes(PyObject *self, PyObject *args) {
-    ull ino, from;
-    struct fsio_checked found;
-    if (!PyArg_ParseTuple(args, "KK:check_stripes", &ino, &from)) return NULL;
-    WITHOUT_GIL(found = fsio_check_stripes(io_of(self), ino, from));
-    long long next = found.more ? (long long)found.next : -1;
-    return Py_BuildValue("(KKKLL)", (ull)found.stripes, (ull)found.unknown, (ull)found.size, (long long)found.bad, next);
-}
-
 static PyObject *io_part_retimed(PyObject *self, PyObject *args) {
     ull ino, inode;
     long long was, is;
@@ -551,9 +532,10 @@ static PyMethodDef io_methods[] = {
     {"take", io_take, METH_NOARGS, "(kind, serial, ino, size, error) of what happened, oldest first."},
     {"take_damaged", io_take_damaged, METH_NOARGS,
      "(inode, index, '') of damaged parts, (0, -1, path) of damaged files of the store, since the last call."},
-    {"check_part", io_check_part, METH_VARARGS,
+    {"check_part", fsio_check_part_object, METH_VARARGS,
      "check_part($self, ino, index=-1, /)\n--\n\n(0: nobody can say, 1: fine, 2: damaged; size)."},
-    {"check_stripes", io_check_stripes, METH_VARARGS,
+    {"part_digest", fsio_part_digest_object, METH_O, "part_digest($self, ino, /)\n--\n\nOf the whole part of a file; b\"\": none is here."},
+    {"check_stripes", fsio_check_stripes_object, METH_VARARGS,
      "check_stripes($self, ino, from_, /)\n--\n\nSome: (stripes, those of unknown digest, bytes, a damaged one or -1, where to go on or "
      "-1)."},
     {"mend_stripe", fsio_mend_stripe_object, METH_VARARGS,

@@ -1,6 +1,7 @@
 /* amfs._native.Io: the parts of this node, and copies of stripes. */
 #include "py_fsio.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 struct part_list {
@@ -132,4 +133,33 @@ PyObject *fsio_part_drop_object(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "KL:part_drop", &ino, &index)) return NULL;
     WITHOUT_GIL(error = fsio_part_drop(fsio_of_object(self), ino, index));
     return py_nothing_or(error);
+}
+
+PyObject *fsio_check_part_object(PyObject *self, PyObject *args) {
+    ull ino;
+    long long index = FSIO_WHOLE;
+    uint64_t size;
+    int verdict;
+    if (!PyArg_ParseTuple(args, "K|L:check_part", &ino, &index)) return NULL;
+    WITHOUT_GIL(verdict = (int)fsio_check_part(fsio_of_object(self), ino, index, &size));
+    return Py_BuildValue("(iK)", verdict, (ull)size);
+}
+
+PyObject *fsio_part_digest_object(PyObject *self, PyObject *number) {
+    uint8_t digest[XXH3_BYTES];
+    int error;
+    ull ino = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) return NULL;
+    WITHOUT_GIL(error = fsio_part_digest(fsio_of_object(self), ino, digest));
+    if (error == ENOENT) return PyBytes_FromString("");
+    return error != 0 ? py_nothing_or(error) : PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
+}
+
+PyObject *fsio_check_stripes_object(PyObject *self, PyObject *args) {
+    ull ino, from;
+    struct fsio_checked found;
+    if (!PyArg_ParseTuple(args, "KK:check_stripes", &ino, &from)) return NULL;
+    WITHOUT_GIL(found = fsio_check_stripes(fsio_of_object(self), ino, from));
+    long long next = found.more ? (long long)found.next : -1;
+    return Py_BuildValue("(KKKLL)", (ull)found.stripes, (ull)found.unknown, (ull)found.size, (long long)found.bad, next);
 }

@@ -71,6 +71,12 @@ static PyObject *short_of_copies(PyObject *self, PyObject *args) {
     return list;
 }
 
+static PyObject *fell_short(PyObject *self, PyObject *number) {
+    unsigned long most = PyLong_AsUnsignedLong(number);
+    if (PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(meta_fell_short(of(self), (unsigned)most));
+}
+
 static PyObject *dir_set_copies(PyObject *self, PyObject *args) {
     ull ino;
     unsigned char copies;
@@ -99,6 +105,7 @@ PyMethodDef py_meta_replicas_methods[] = {
     VARARGS("checkpoint", checkpoint, "checkpoint(ino, node, attr, copies)"),
     VARARGS("wrote_same", wrote_same, "wrote_same(ino, node, origin=b'')"),
     VARARGS("short_of_copies", short_of_copies, "short_of_copies(most)"),
+    {"fell_short", fell_short, METH_O, "fell_short(most)"},
     VARARGS("dir_set_copies", dir_set_copies, "dir_set_copies(ino, copies)"),
     VARARGS("dir_copies", dir_copies, "dir_copies(ino)"),
     {"copies_wanted", copies_wanted, METH_NOARGS, "copies_wanted()"},

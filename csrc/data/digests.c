@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,17 +167,26 @@ static bool is_young(struct digests_key key, const struct stat *found) {
     return age > -YOUNG_NS && age < YOUNG_NS;
 }
 
+/* A read lease is given only on a file that nobody has open for writing; a mapping keeps open what it was made of. A process that opens
+ * the file in this moment waits until the lease is given back, and this one is sent SIGURG, which it ignores. */
+int digests_writers(int fd) {
+    (void)fcntl(fd, F_SETSIG, SIGURG);
+    if (fcntl(fd, F_SETLEASE, F_RDLCK) != 0) return errno;
+    (void)fcntl(fd, F_SETLEASE, F_UNLCK);
+    return 0;
+}
+
 int digests_learn(struct digests_key key, int fd, uint8_t digest[XXH3_BYTES]) {
     struct stat before, after;
     uint64_t moment = digests_moment(key);
     if (fstat(fd, &before) != 0) return errno;
     if (digests_get(key, &before, digest)) return 0;
-    bool young = is_young(key, &before);
+    bool stays = !is_young(key, &before) && digests_writers(fd) != EAGAIN;
     int error = digests_take(fd, digest);
     if (error != 0) return error;
     if (fstat(fd, &after) != 0) return errno;
     if (before.st_size != after.st_size || ns_of(before.st_mtim) != ns_of(after.st_mtim)) return EAGAIN;
-    if (!young) digests_put(key, &before, digest, moment);
+    if (stays) digests_put(key, &before, digest, moment);
     return 0;
 }
 
@@ -185,7 +195,8 @@ enum digests_verdict digests_check(struct digests_key key, int fd) {
     uint8_t known[XXH3_BYTES], taken[XXH3_BYTES];
     if (fstat(fd, &found) != 0 || !digests_get(key, &found, known) || digests_take(fd, taken) != 0) return DIGESTS_UNKNOWN;
     if (memcmp(known, taken, sizeof known) == 0) return DIGESTS_FINE;
-    /* It may have been changed meanwhile. */
+    /* It may have been changed meanwhile, or be writable without a word. */
+    if (digests_writers(fd) == EAGAIN) return DIGESTS_UNKNOWN;
     return fstat(fd, &found) == 0 && digests_get(key, &found, taken) && memcmp(known, taken, sizeof known) == 0 ? DIGESTS_DAMAGED
                                                                                                                 : DIGESTS_UNKNOWN;
 }

@@ -1,8 +1,9 @@
 /* Digests (XXH3, 128 bits) of the files that this process keeps: of whole parts (fsio) and of files in the stores and spill directories of runs.
  *
- * A digest is taken when a file is finished, and stands for it until it is written again. Whoever opens a part for writing, or changes a stripe,
- * says so first (digests_forget). Besides, a digest counts only as long as the file has the inode number, size and time of modification that
- * it had: a file that was changed without a word is never called damaged. The last million are kept, in memory.
+ * A digest is taken when a file is finished, while nobody can write it, and stands for it until it is written again. Whoever opens a part
+ * for writing, or changes a stripe, says so first (digests_forget). Besides, a digest counts only as long as the file has the inode
+ * number, size and time of modification that it had. (The time alone would not do: a store to a page that is mapped already does not move
+ * it.) The last million are kept, in memory.
  *
  * Any thread may call. Nothing here decides what becomes of a damaged file. */
 #ifndef AMFS_DIGESTS_H
@@ -30,6 +31,10 @@ uint64_t digests_moment(struct digests_key key);
 void digests_put(struct digests_key key, const struct stat *found, const uint8_t digest[XXH3_BYTES], uint64_t moment);
 /* The time of modification was set by hand; the content is what it was. */
 void digests_retime(struct digests_key key, uint64_t inode, int64_t was_ns, int64_t is_ns);
+
+/* Can anybody write the file: by an open descriptor, or by a mapping that has outlived its descriptor? 0: nobody can; EAGAIN: somebody can;
+ * another errno: the kernel does not say. `fd`: one that only reads. */
+int digests_writers(int fd);
 
 int digests_take(int fd, uint8_t digest[XXH3_BYTES]); /* of all of a file. 0 or an errno */
 /* The one that is known, or is taken now and kept. 0, an errno, or EAGAIN: it changed meanwhile. */

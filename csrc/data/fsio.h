@@ -212,6 +212,7 @@ struct fsio_event *fsio_take(struct fsio *io); /* oldest first; the caller frees
 #include "digests.h"
 /* Look whether a part is what it was; if nobody can say, it is what it should be from now on. That a whole part is damaged is told as well. */
 enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size);
+int fsio_part_digest(struct fsio *io, uint64_t ino, uint8_t digest[XXH3_BYTES]); /* of a whole part. EBUSY: somebody can write it, or has */
 struct fsio_checked {
     uint64_t stripes, unknown, size, next; /* next: where to go on, if there may be `more` */
     int64_t bad; /* a damaged stripe, at which the look ended; -1: none */
@@ -221,6 +222,10 @@ struct fsio_checked {
 struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino, uint64_t from);
 /* The owner of a stripe brings it anew from a node that has a copy; nobody changes it meanwhile. */
 int fsio_mend_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t index, int32_t from);
+/* Around the writing of a whole part by who has no handle of fsio: its digest counts no more, and none is taken. */
+void fsio_writing_begins(struct fsio *io, uint64_t ino);
+void fsio_writing_ends(struct fsio *io, uint64_t ino);
+bool fsio_is_writable(struct fsio *io, uint64_t ino); /* has anybody the whole part open for writing, or mapped so? */
 void fsio_part_retimed(struct fsio *io, uint64_t ino, uint64_t inode, int64_t was_ns, int64_t is_ns); /* its mtime was set by hand */
 /* One damaged part (*ino, *index), or (*ino 0) file of the store, by its path below the store, which the caller frees. False: no more. */
 bool fsio_take_damage(struct fsio *io, uint64_t *ino, int64_t *index, char **path);

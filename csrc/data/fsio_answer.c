@@ -87,7 +87,7 @@ static bool answer_digest(struct asking *asking, int file, const struct stat *fo
 static bool answer_part_digest(struct asking *asking) {
     struct stat found;
     if (asking->request.flag > 1) return false;
-    int part = fsio_part_open(asking->io, asking->request.ino, asking->request.index, false);
+    int part = fsio_part_open(asking->io, asking->request.ino, asking->request.index, PART_READ);
     if (part < 0) return reply(asking, -part, 0, NULL, 0);
     bool fine = fstat(part, &found) != 0 ? reply(asking, errno, 0, NULL, 0) : answer_digest(asking, part, &found, NULL);
     close(part);
@@ -105,7 +105,7 @@ static bool answer_read(struct asking *asking) {
         pthread_rwlock_wrlock(&asking->io->writes);
         pthread_rwlock_unlock(&asking->io->writes);
     }
-    int part = fsio_part_open(asking->io, request->ino, request->index, false);
+    int part = fsio_part_open(asking->io, request->ino, request->index, PART_READ);
     if (part == -ENOENT && request->index >= 0 && !exact) return reply(asking, ours ? 0 : ESTALE, 0, NULL, 0); /* zeros */
     if (part < 0) return reply(asking, -part, 0, NULL, 0);
     bool fine = false, looked_at = request->index >= 0 && !exact && request->offset == 0 && asking->io->checks;
@@ -207,7 +207,7 @@ static bool answer_write(struct asking *asking) {
 static bool answer_seek(struct asking *asking) {
     const struct data_request *request = &asking->request;
     if (request->offset > INT64_MAX || (request->flag != SEEK_DATA && request->flag != SEEK_HOLE)) return false;
-    int part = fsio_part_open(asking->io, request->ino, request->index, false);
+    int part = fsio_part_open(asking->io, request->ino, request->index, PART_READ);
     if (part < 0) return reply(asking, -part == ENOENT ? ENXIO : -part, 0, NULL, 0);
     off_t at = lseek(part, (off_t)request->offset, request->flag);
     int error = at < 0 ? errno : 0;
@@ -218,7 +218,7 @@ static bool answer_seek(struct asking *asking) {
 int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length) {
     bool moving;
     if (!fsio_stripe_ours(io, ino, (uint64_t)index, &moving) || moving) return ESTALE;
-    int part = fsio_part_open(io, ino, index, false), error = 0;
+    int part = fsio_part_open(io, ino, index, PART_WRITE), error = 0;
     if (part < 0) return -part == ENOENT ? 0 : -part;
     fsio_change_begins(io);
     int64_t before = fsio_allocated(part);
@@ -235,7 +235,7 @@ static int trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
     uint64_t last = size / stripe, keep = size % stripe;
     struct stat found = {0};
     int error = fsio_stripes_delete(io, ino, keep > 0 ? last + 1 : last);
-    int part = keep > 0 ? fsio_part_open(io, ino, (int64_t)last, false) : -ENOENT;
+    int part = keep > 0 ? fsio_part_open(io, ino, (int64_t)last, PART_WRITE) : -ENOENT;
     if (part < 0) return error != 0 ? error : -part == ENOENT ? 0 : -part;
     fsio_change_begins(io);
     fsio_stripe_changes(io, ino, last);

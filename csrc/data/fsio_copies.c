@@ -89,7 +89,7 @@ static int send_whole(struct fsio *io, int32_t node, uint64_t ino, uint64_t inde
     struct stat found = {0};
     struct data_reply reply = {0};
     uint8_t digest[XXH3_BYTES];
-    int error = DATA_BROKEN, part = fsio_part_open(io, ino, (int64_t)index, false);
+    int error = DATA_BROKEN, part = fsio_part_open(io, ino, (int64_t)index, PART_READ);
     if (part < 0 && part != -ENOENT) return -part;
     if (part >= 0 && fstat(part, &found) != 0) error = errno;
     bool known = part >= 0 && io->checks && fsio_digest_learn(io, ino, (int64_t)index, part, digest) == 0;

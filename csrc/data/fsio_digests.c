@@ -1,8 +1,9 @@
 /* Digests of parts: taken when nobody writes the part here any more, and looked at again when somebody doubts it.
  *
- * A whole part is written by who has the file open. Stripes are changed piece by piece, for writers anywhere: each change says when it begins, which
- * forgets the digest, and when it ends. A digest is taken between changes: the moment is noted first, then nobody may be changing the stripe, and
- * a change that begins later moves the moment on, so that the digest is not kept. So while a digest stands nothing has changed since. */
+ * A whole part is written by who has it open, here or by a mount to which the kernel passes it (fsio_writing_begins), or has it mapped.
+ * Stripes are changed piece by piece, for writers anywhere: each change says when it begins, which forgets the digest, and when it ends. A
+ * digest is taken between changes: the moment is noted first, then nobody may be changing the part, and a change that begins later moves
+ * the moment on, so that the digest is not kept. So while a digest stands nothing has changed since. */
 #include "fsio_internal.h"
 
 #include <fcntl.h>
@@ -35,7 +36,8 @@ static atomic_int *changing(struct fsio *io, uint64_t ino, int64_t index) { retu
 
 static bool is_written(struct fsio *io, uint64_t ino, int64_t index) {
     int readers, writers;
-    if (index != FSIO_WHOLE) return atomic_load(changing(io, ino, index)) > 0;
+    if (atomic_load(changing(io, ino, index)) > 0) return true;
+    if (index != FSIO_WHOLE) return false;
     fsio_open_count(io, ino, &readers, &writers);
     return writers > 0;
 }
@@ -48,6 +50,7 @@ int fsio_digest_learn(struct fsio *io, uint64_t ino, int64_t index, int part, ui
     if (is_written(io, ino, index)) return EBUSY;
     if (fstat(part, &before) != 0) return errno;
     if (digests_get(key, &before, digest)) return 0;
+    if (index == FSIO_WHOLE && digests_writers(part) != 0) return EBUSY;
     int error = digests_take(part, digest);
     if (error != 0) return error;
     if (fstat(part, &after) != 0) return errno;
@@ -72,7 +75,7 @@ static void learn_later(void *context, uint64_t ino, int64_t index) {
     uint8_t digest[XXH3_BYTES];
     uint64_t number = fsio_digests_key(io, ino, index).number;
     if (index != FSIO_WHOLE) (void)atomic_compare_exchange_strong(&io->stripes_queued[place_of(io, ino, index)], &number, 0);
-    int part = atomic_load(&io->stopping) ? -1 : fsio_part_open(io, ino, index, false);
+    int part = atomic_load(&io->stopping) ? -1 : fsio_part_open(io, ino, index, PART_READ);
     if (part < 0) return;
     bool young = index != FSIO_WHOLE && is_young(part);
     bool again = young || (fsio_digest_learn(io, ino, index, part, digest) == EBUSY && index != FSIO_WHOLE);
@@ -93,6 +96,27 @@ void fsio_digest_forget(struct fsio *io, uint64_t ino) {
 
 void fsio_digest_closed(struct fsio *io, uint64_t ino) {
     if (io->checks && !is_written(io, ino, FSIO_WHOLE)) fsio_digest_later(io, ino, FSIO_WHOLE);
+}
+
+void fsio_writing_begins(struct fsio *io, uint64_t ino) {
+    if (!io->checks) return;
+    atomic_fetch_add(changing(io, ino, FSIO_WHOLE), 1);
+    fsio_digest_forget(io, ino);
+}
+
+void fsio_writing_ends(struct fsio *io, uint64_t ino) {
+    if (!io->checks) return;
+    fsio_digest_forget(io, ino);
+    atomic_fetch_sub(changing(io, ino, FSIO_WHOLE), 1);
+}
+
+bool fsio_is_writable(struct fsio *io, uint64_t ino) {
+    char name[FSIO_NAME_BYTES];
+    fsio_part_name(ino, FSIO_WHOLE, name);
+    int part = openat(io->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool writable = part >= 0 && digests_writers(part) == EAGAIN;
+    if (part >= 0) close(part);
+    return writable;
 }
 
 void fsio_stripe_changes(struct fsio *io, uint64_t ino, uint64_t index) {
@@ -145,14 +169,22 @@ enum digests_verdict fsio_check(struct fsio *io, int file, uint64_t ino, int64_t
 enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size) {
     struct stat found;
     uint8_t digest[XXH3_BYTES];
-    int part = fsio_part_open(io, ino, index, false);
+    int part = fsio_part_open(io, ino, index, PART_READ);
     *size = 0;
     if (part < 0) return DIGESTS_UNKNOWN;
     if (fstat(part, &found) == 0) *size = (uint64_t)found.st_size;
     enum digests_verdict verdict = (index == FSIO_WHOLE ? fsio_check : look_at)(io, part, ino, index, NULL);
-    if (verdict == DIGESTS_UNKNOWN) (void)fsio_digest_learn(io, ino, index, part, digest); /* from now on it can be told */
+    if (verdict == DIGESTS_UNKNOWN && io->checks) (void)fsio_digest_learn(io, ino, index, part, digest); /* from now on it can be told */
     close(part);
     return verdict;
+}
+
+int fsio_part_digest(struct fsio *io, uint64_t ino, uint8_t digest[XXH3_BYTES]) {
+    int part = fsio_part_open(io, ino, FSIO_WHOLE, PART_READ);
+    if (part < 0) return -part;
+    int error = fsio_digest_learn(io, ino, FSIO_WHOLE, part, digest);
+    close(part);
+    return error == EAGAIN ? EBUSY : error;
 }
 
 struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino, uint64_t from) {

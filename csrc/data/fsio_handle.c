@@ -154,7 +154,7 @@ bool fsio_file_written(struct fsio_file *file) {
 }
 
 /* With the gate held alone: make the file what the one who opens it says it is. While it is written through this node we know better. */
-static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool create) {
+static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, enum part_use use) {
     int64_t written_ns = 0;
     uint64_t since = atomic_load(&file->io->lost_version);
     bool lost = false;
@@ -174,7 +174,7 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     file->stripe = stripe != 0 ? stripe : FSIO_STRIPE_BYTES;
     file->known = true;
     atomic_store(&file->copied, copied);
-    int error = kind == FSIO_LOCAL ? fsio_local_open(file, create) : 0;
+    int error = kind == FSIO_LOCAL ? fsio_local_open(file, use) : 0;
     if (kind == FSIO_STRIPED) {
         atomic_store(&file->size, size);
         fsio_striped_begin(file, written_ns);
@@ -205,7 +205,7 @@ static bool join(struct fsio_file *file, bool writing, bool passing, uint64_t *e
 /* With the gate held alone. */
 static int begin_use(struct fsio_file *file, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool writing, bool create,
                      bool passing) {
-    int error = become(file, kind, node, stripe, size, create);
+    int error = become(file, kind, node, stripe, size, create ? PART_MAKE : writing ? PART_WRITE : PART_READ);
     if (error != 0 || passing) return error;
     count_handle(file, writing, 1);
     if (file->kind == FSIO_REMOTE) error = fsio_remote_use(file, true);
@@ -267,6 +267,7 @@ int fsio_close(struct fsio_handle *handle) {
         if (error == 0 && handle->writing) error = told;
     }
     bool wrote = handle->writing && file->kind == FSIO_LOCAL;
+    if (wrote && !fsio_file_written(file)) fsio_local_written(file);
     pthread_rwlock_unlock(&file->gate);
     if (wrote) fsio_digest_closed(file->io, file->ino);
     fsio_file_drop(file);
@@ -485,7 +486,7 @@ int fsio_flush(struct fsio_handle *handle) {
 int fsio_lend(struct fsio_handle *handle, int *fd) {
     struct fsio_file *file = handle->file;
     pthread_rwlock_rdlock(&file->gate);
-    int error = file->kind == FSIO_LOCAL ? fsio_fd_get(file, false, fd) : EOPNOTSUPP;
+    int error = file->kind == FSIO_LOCAL ? fsio_fd_get(file, PART_READ, fd) : EOPNOTSUPP;
     if (error != 0) pthread_rwlock_unlock(&file->gate);
     return error;
 }

@@ -87,6 +87,7 @@ struct fsio_file {
     struct fsio_users *users;
     _Atomic uint64_t size; /* STRIPED: the size; LOCAL: the highest end accounted for */
     int fd; /* LOCAL; -1: not open at the moment */
+    bool fd_writes;
     int busy; /* uses of fd under way */
     atomic_bool counted; /* size and accounted are what its part says */
     atomic_bool gone; /* deleted while open: the descriptor is all that is left of it */
@@ -295,9 +296,11 @@ void fsio_to_stat(const struct stat *found, struct data_stat *stat);
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
 void fsio_parts_end(struct fsio *io);
 void fsio_part_name(uint64_t ino, int64_t index, char *to); /* FSIO_NAME_BYTES */
+/* A descriptor that writes keeps digests from being taken. */
+enum part_use { PART_READ, PART_WRITE, PART_MAKE /* to be written, and made if it is not there */ };
 int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index,
-                   bool create); /* descriptor, or a negative errno; of what is spilled: to be read */
-int fsio_whole_open(struct fsio *io, uint64_t ino, bool create, bool *spilled);
+                   enum part_use use); /* descriptor, or a negative errno; of what is spilled: to be read */
+int fsio_whole_open(struct fsio *io, uint64_t ino, enum part_use use, bool *spilled);
 void fsio_fresh_name(struct fsio *io, uint64_t ino, char *to); /* that is no part's */
 uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino); /* highest index of a stripe that may be here, + 1 */
 int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum); /* of those here: how many in size, blocks, newest times */
@@ -342,9 +345,10 @@ int fsio_file_error(struct fsio_file *file, uint64_t *seen); /* a failure of wri
 
 /* fsio_local.c: with the gate held */
 bool fsio_file_deleted(struct fsio *io, uint64_t ino); /* its part goes. Does an open file hold on to it, and account for it? */
-int fsio_fd_get(struct fsio_file *file, bool create, int *fd); /* of a LOCAL file; give it back with fsio_fd_put */
+int fsio_fd_get(struct fsio_file *file, enum part_use use, int *fd); /* of a LOCAL file; give it back with fsio_fd_put */
 void fsio_fd_put(struct fsio_file *file);
-int fsio_local_open(struct fsio_file *file, bool create);
+int fsio_local_open(struct fsio_file *file, enum part_use use);
+void fsio_local_written(struct fsio_file *file); /* nobody writes it any more */
 int fsio_local_read(struct fsio_file *file, char *to, size_t count, uint64_t offset, size_t *got);
 int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset, size_t *done); /* *done: how far it came */
 int fsio_local_truncate(struct fsio_file *file, uint64_t size);

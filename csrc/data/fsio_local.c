@@ -11,6 +11,7 @@
 static void close_fd(struct fsio_file *file) {
     close(file->fd);
     file->fd = -1;
+    file->fd_writes = false;
     atomic_fetch_sub(&file->io->open_fds, 1);
 }
 
@@ -35,21 +36,30 @@ int64_t fsio_deleted_bytes(struct fsio *io) {
     return bytes;
 }
 
-int fsio_fd_get(struct fsio_file *file, bool create, int *fd) {
+/* With the lock held. What is open to be read becomes open to be written under the same number: a read under way has the old one. */
+static int open_fd(struct fsio_file *file, enum part_use use) {
+    bool spilled = false, again = file->fd >= 0;
+    int opened = file->lost ? -EIO : file->gone ? -ENOENT : fsio_whole_open(file->io, file->ino, use, &spilled);
+    if (opened < 0) {
+        if (!again) atomic_store(&file->spilled, false);
+        return -opened;
+    }
+    int error = again && dup3(opened, file->fd, O_CLOEXEC) < 0 ? errno : 0;
+    if (again) close(opened);
+    else file->fd = opened;
+    if (!again) atomic_fetch_add(&file->io->open_fds, 1);
+    if (error != 0) return error;
+    atomic_store(&file->spilled, spilled);
+    file->fd_writes = use != PART_READ && !spilled;
+    return 0;
+}
+
+int fsio_fd_get(struct fsio_file *file, enum part_use use, int *fd) {
     struct fsio *io = file->io;
     int error = 0;
     pthread_mutex_lock(&file->lock);
-    if (file->fd < 0) {
-        bool spilled = false;
-        int opened = file->lost ? -EIO : file->gone ? -ENOENT : fsio_whole_open(io, file->ino, create, &spilled);
-        atomic_store(&file->spilled, spilled);
-        if (opened < 0) {
-            error = -opened;
-        } else {
-            file->fd = opened;
-            atomic_fetch_add(&io->open_fds, 1);
-        }
-    }
+    bool reads_only = use != PART_READ && !file->fd_writes && !atomic_load(&file->spilled);
+    if (file->fd < 0 || reads_only) error = open_fd(file, use);
     if (error == 0) {
         file->busy++;
         *fd = file->fd;
@@ -73,7 +83,7 @@ bool fsio_file_deleted(struct fsio *io, uint64_t ino) {
     struct fsio_file *file = fsio_file_find(io, ino);
     int fd;
     if (file == NULL) return false;
-    bool held = file->kind == FSIO_LOCAL && fsio_fd_get(file, false, &fd) == 0;
+    bool held = file->kind == FSIO_LOCAL && fsio_fd_get(file, PART_WRITE, &fd) == 0; /* it cannot be opened once more */
     if (held) {
         pthread_mutex_lock(&file->lock);
         file->gone = true;
@@ -87,9 +97,9 @@ bool fsio_file_deleted(struct fsio *io, uint64_t ino) {
 
 /* ── local files ── */
 
-int fsio_local_open(struct fsio_file *file, bool create) {
+int fsio_local_open(struct fsio_file *file, enum part_use use) {
     struct stat found;
-    int fd, error = fsio_fd_get(file, create, &fd);
+    int fd, error = fsio_fd_get(file, use, &fd);
     if (error != 0) return error;
     pthread_mutex_lock(&file->lock);
     if (!file->counted && fstat(fd, &found) == 0) {
@@ -102,8 +112,14 @@ int fsio_local_open(struct fsio_file *file, bool create) {
     return 0;
 }
 
+void fsio_local_written(struct fsio_file *file) {
+    pthread_mutex_lock(&file->lock);
+    if (file->fd >= 0 && file->fd_writes && file->busy == 0 && !file->gone && !atomic_load(&file->spilled)) close_fd(file);
+    pthread_mutex_unlock(&file->lock);
+}
+
 int fsio_local_read(struct fsio_file *file, char *to, size_t count, uint64_t offset, size_t *got) {
-    int fd, error = fsio_fd_get(file, false, &fd);
+    int fd, error = fsio_fd_get(file, PART_READ, &fd);
     if (error != 0) return error;
     while (*got < count) {
         ssize_t more = pread(fd, to + *got, count - *got, (off_t)(offset + *got));
@@ -148,7 +164,7 @@ static bool fills_too_much(struct fsio_file *file, int fd, uint64_t offset, size
 
 /* `*done` says how far it came. */
 int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uint64_t offset, size_t *done) {
-    int fd, error = fsio_fd_get(file, false, &fd);
+    int fd, error = fsio_fd_get(file, PART_WRITE, &fd);
     bool append = offset == FSIO_APPEND;
     if (error != 0) return error;
     fsio_change_begins(file->io);
@@ -168,7 +184,7 @@ int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uin
 
 int fsio_local_truncate(struct fsio_file *file, uint64_t size) {
     int fd, error = atomic_load(&file->spilled) ? fsio_bring_back(file, size == 0) : 0;
-    if (error == 0) error = fsio_fd_get(file, false, &fd);
+    if (error == 0) error = fsio_fd_get(file, PART_WRITE, &fd);
     if (error != 0) return error;
     fsio_change_begins(file->io);
     if (ftruncate(fd, (off_t)size) != 0) error = errno;
@@ -180,7 +196,7 @@ int fsio_local_truncate(struct fsio_file *file, uint64_t size) {
 
 int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length) {
     int fd, error = atomic_load(&file->spilled) ? fsio_bring_back(file, false) : 0;
-    if (error == 0) error = fsio_fd_get(file, false, &fd);
+    if (error == 0) error = fsio_fd_get(file, PART_WRITE, &fd);
     if (error != 0) return error;
     fsio_change_begins(file->io);
     if ((mode & FALLOC_FL_PUNCH_HOLE) == 0 && !fsio_room(file->io, length)) error = ENOSPC;
@@ -192,7 +208,7 @@ int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint
 }
 
 int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found) {
-    int fd, error = fsio_fd_get(file, false, &fd);
+    int fd, error = fsio_fd_get(file, PART_READ, &fd);
     if (error != 0) return error;
     off_t at = lseek(fd, (off_t)offset, whence); /* the descriptor's own position is used by nobody */
     if (at < 0) error = errno;
@@ -211,7 +227,7 @@ void fsio_local_lose(struct fsio_file *file) {
 
 int fsio_local_stat(struct fsio_file *file, struct data_stat *stat) {
     struct stat found;
-    int fd, error = fsio_fd_get(file, false, &fd);
+    int fd, error = fsio_fd_get(file, PART_READ, &fd);
     if (error != 0) return error;
     if (fstat(fd, &found) != 0) error = errno;
     else fsio_to_stat(&found, stat);

@@ -166,11 +166,11 @@ int fsio_list_parts(struct fsio *io, bool (*each)(void *context, uint64_t ino, i
 
 /* ── single parts ── */
 
-static int open_part(struct fsio *io, uint64_t ino, int64_t index, bool create, bool *spilled) {
+static int open_part(struct fsio *io, uint64_t ino, int64_t index, enum part_use use, bool *spilled) {
     char name[FSIO_NAME_BYTES];
     fsio_part_name(ino, index, name);
     for (int tries = 0; tries < 16; tries++) {
-        int fd = openat(io->root_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        int fd = openat(io->root_fd, name, (use == PART_READ ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW);
         *spilled = fd < 0 && errno == ELOOP;
         if (*spilled) {
             fd = fsio_spilled_open(io, name);
@@ -178,7 +178,7 @@ static int open_part(struct fsio *io, uint64_t ino, int64_t index, bool create, 
             return fd;
         }
         if (fd >= 0) return fd;
-        if (errno != ENOENT || !create) return -errno;
+        if (errno != ENOENT || use != PART_MAKE) return -errno;
         if (index >= 0) { /* known before it is there: a deletion must find it */
             int error = fsio_note_stripe(io, ino, (uint64_t)index);
             if (error != 0) return -error;
@@ -193,12 +193,14 @@ static int open_part(struct fsio *io, uint64_t ino, int64_t index, bool create, 
     return *spilled ? -EIO : -EAGAIN;
 }
 
-int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, bool create) {
+int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index, enum part_use use) {
     bool spilled;
-    return open_part(io, ino, index, create, &spilled);
+    return open_part(io, ino, index, use, &spilled);
 }
 
-int fsio_whole_open(struct fsio *io, uint64_t ino, bool create, bool *spilled) { return open_part(io, ino, FSIO_WHOLE, create, spilled); }
+int fsio_whole_open(struct fsio *io, uint64_t ino, enum part_use use, bool *spilled) {
+    return open_part(io, ino, FSIO_WHOLE, use, spilled);
+}
 
 static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
 

@@ -280,5 +280,5 @@ int fsio_bring_back(struct fsio_file *file, bool empty) {
     if (part >= 0) error = fsio_fresh_end(io, part, fresh, file->ino, FSIO_WHOLE, NULL, error); /* which deletes the copy on the disk */
     if (error != 0) return error;
     fsio_local_leave(file);
-    return fsio_local_open(file, false);
+    return fsio_local_open(file, PART_WRITE);
 }

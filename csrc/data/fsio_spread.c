@@ -179,7 +179,7 @@ int fsio_spread(struct fsio_file *file, bool tell) {
     struct fsio *io = file->io;
     struct spread spread = {.file = file};
     struct stat found;
-    int error = fsio_fd_get(file, false, &spread.whole);
+    int error = fsio_fd_get(file, PART_WRITE, &spread.whole);
     if (error != 0) return error;
     set_spreading(file, true);
     fsio_change_begins(io);

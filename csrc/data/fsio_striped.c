@@ -31,7 +31,7 @@ static bool wait_for_table(struct fsio *io, int *waited_ms) {
 
 static int read_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count, size_t *got) {
     bool moving;
-    int part = fsio_part_open(io, ino, (int64_t)index, false), error = 0;
+    int part = fsio_part_open(io, ino, (int64_t)index, PART_READ), error = 0;
     *got = 0;
     if (!fsio_stripe_ours(io, ino, index, &moving) || moving) { /* since we looked who owns it */
         if (part >= 0) close(part);
@@ -62,7 +62,7 @@ uint64_t fsio_part_growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_
 }
 
 int fsio_part_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, int64_t *grown) {
-    int error = 0, part = fsio_part_open(io, ino, (int64_t)index, true);
+    int error = 0, part = fsio_part_open(io, ino, (int64_t)index, PART_MAKE);
     if (part < 0) return -part;
     int64_t before = fsio_allocated(part);
     fsio_stripe_changes(io, ino, index);
@@ -339,7 +339,7 @@ static int seek_stripe(struct fsio_file *file, uint64_t index, uint64_t at, int 
         *found = reply.value;
         return error;
     }
-    int part = fsio_part_open(io, file->ino, (int64_t)index, false);
+    int part = fsio_part_open(io, file->ino, (int64_t)index, PART_READ);
     if (part < 0) return -part == ENOENT ? ENXIO : -part;
     off_t position = lseek(part, (off_t)at, whence);
     int error = position < 0 ? errno : 0;

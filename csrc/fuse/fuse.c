@@ -157,7 +157,7 @@ static void give_held(struct peer_meta_held *held, int unknown) {
         answer->size = sizeof *header;
     }
     int error = write_answer(answer->mount, &(struct iovec){answer->bytes, answer->size}, 1);
-    if ((error == ENOENT || unknown != 0) && answer->created != 0) fuse_files_close(answer->mount, answer->created, 0, true);
+    if ((error == ENOENT || unknown != 0) && answer->created != 0) fuse_files_close(answer->mount, answer->created, 0, true, false);
     free(answer);
 }
 

@@ -45,8 +45,47 @@ bool fuse_closing_awaited(const struct call *call) {
     return another;
 }
 
-static void leave(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing) {
-    fuse_files_close(mount, ino, edition, writing);
+/* ── mappings ── */
+
+struct view *fuse_mapped_view(const struct file *file, const struct amfs_fuse *mount) {
+    struct view *view = file->views;
+    while (view != NULL && (view->mount != mount || !view->mapped)) view = view->next;
+    return view;
+}
+
+/* The kernel does not say when a mapping of a file that it was passed goes. So the last writer stays for it until nobody can write the
+ * part. */
+static bool stays_mapped(struct amfs_fuse *mount, const struct file *file, struct view *view) {
+    if (!view->mappable || !view->passes || view->writers != 1 || view->mapped || !fsio_is_writable(mount->node->io, file->ino))
+        return false;
+    view->mapped = true;
+    fuse_notify_mapped(mount, 1);
+    return true;
+}
+
+bool fuse_mapped_close(struct amfs_fuse *mount, struct file *file, struct view *view) {
+    if (view->writers == 1 && fsio_is_writable(mount->node->io, file->ino)) return false;
+    view->mapped = false;
+    fuse_notify_mapped(mount, -1);
+    fuse_files_close_one(mount, file, view, true);
+    return true;
+}
+
+void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable) {
+    pthread_mutex_lock(&mount->node->lock);
+    struct file *file = fuse_files_find(mount->node, ino);
+    struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
+    if (view != NULL && (writing ? view->writers : view->readers) > 0) {
+        view->mappable = view->mappable || mappable;
+        if (!writing || !stays_mapped(mount, file, view)) fuse_files_close_one(mount, file, view, writing);
+    }
+    pthread_mutex_unlock(&mount->node->lock);
+}
+
+/* ── closing ── */
+
+static void leave(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable) {
+    fuse_files_close(mount, ino, edition, writing, mappable);
     pthread_mutex_lock(&mount->node->lock);
     fuse_closing_end(mount->node, ino);
     pthread_mutex_unlock(&mount->node->lock);
@@ -60,7 +99,7 @@ void fuse_do_release(struct call *call) {
         return;
     }
     uint8_t edition = edition_of(call);
-    bool writing = (in->fh & FH_WRITING) != 0;
+    bool writing = (in->fh & FH_WRITING) != 0, mappable = writing && (in->flags & O_ACCMODE) == O_RDWR;
     if ((in->fh & FH_EXPLICIT) != 0 && !may_wait(call)) {
         pthread_mutex_lock(&mount->node->lock);
         const struct file *file = fuse_files_find(mount->node, call->in->ino);
@@ -69,12 +108,12 @@ void fuse_do_release(struct call *call) {
         pthread_mutex_unlock(&mount->node->lock);
         if (peer) {
             if (!fuse_work_copy(call))
-                leave(mount, call->in->ino, edition, writing); /* nobody else can: who opens it again must not wait for ever */
+                leave(mount, call->in->ino, edition, writing, mappable); /* nobody else can: who opens it again must not wait for ever */
             return;
         }
     }
-    if (may_wait(call)) leave(mount, call->in->ino, edition, writing);
-    else if ((in->fh & FH_EXPLICIT) != 0) fuse_files_close(mount, call->in->ino, edition, writing);
+    if (may_wait(call)) leave(mount, call->in->ino, edition, writing, mappable);
+    else if ((in->fh & FH_EXPLICIT) != 0) fuse_files_close(mount, call->in->ino, edition, writing, mappable);
     if ((in->fh & FH_EXPLICIT) == 0) fuse_files_forget(mount, call->in->ino);
     refuse(call, 0);
 }
@@ -127,7 +166,7 @@ void fuse_do_open(struct call *call) {
         } else {
             if (truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0) fuse_suid_written(call);
             if (give(call, &out, sizeof out) == ENOENT)
-                fuse_files_close(mount, attr.ino, edition_of(call), writing); /* whoever asked was killed meanwhile */
+                fuse_files_close(mount, attr.ino, edition_of(call), writing, false); /* whoever asked was killed meanwhile */
             if (truncate) fuse_notify_others(mount, attr.ino, true);
             return;
         }

@@ -150,11 +150,12 @@ static int pass(struct amfs_fuse *mount, struct view *view, const struct opening
     if (error != 0) return error;
     if (view->backing > 0 && !opening->truncate) return 0;
     if (opening->create && fsio_grown(mount->node->io, opening->ino)) return EAGAIN;
-    int fd = openat(mount->node->root, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (opening->create ? O_CREAT : 0), 0600);
+    /* To be read, whatever the kernel opens it for: who writes it is to be seen by that (digests_writers). O_TRUNC cuts it all the same. */
+    int also = (opening->create ? O_CREAT : 0) | (opening->truncate ? O_TRUNC : 0);
+    int fd = openat(mount->node->root, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | also, 0600);
     if (fd < 0) error = errno;
     if (error == ELOOP) return EAGAIN; /* it is spilled */
     if (fd < 0) return error == ENOENT && fsio_grown(mount->node->io, opening->ino) ? EAGAIN : error;
-    if (opening->truncate && ftruncate(fd, 0) != 0) error = errno;
     if (error == 0 && view->backing <= 0 && fstat(fd, &found) != 0) error = errno;
     if (error == 0 && view->backing <= 0) {
         struct wire_backing backing = {.fd = fd};
@@ -213,7 +214,10 @@ static void stamp_fresh(struct node *node, const struct opening *opening) {
 static void count(struct node *node, struct file *file, struct view *view, bool writing, int by) {
     *(writing ? &view->writers : &view->readers) += (uint32_t)by;
     *(writing ? &file->writers : &file->readers) += (uint32_t)by;
-    if (writing) atomic_fetch_add_explicit(&node->writing, (unsigned)by, memory_order_relaxed);
+    if (!writing) return;
+    atomic_fetch_add_explicit(&node->writing, (unsigned)by, memory_order_relaxed);
+    if (by > 0) fsio_writing_begins(node->io, file->ino);
+    else fsio_writing_ends(node->io, file->ino);
 }
 
 int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening) {
@@ -311,8 +315,6 @@ static void say_how(const struct amfs_fuse *mount, const struct opening *opening
     }
 }
 
-static void close_one(struct amfs_fuse *mount, struct file *file, struct view *view, bool writing);
-
 int fuse_files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out) {
     struct node *node = mount->node;
     struct file *file = opening->file;
@@ -321,7 +323,7 @@ int fuse_files_finish(struct amfs_fuse *mount, struct opening *opening, struct w
     if (error != 0) {
         /* Another writer here may have been closed meanwhile and have left it to us to say what was written. */
         bool owed = opening->beside && file->writers == 1 && opening->view->writer == NULL;
-        close_one(mount, file, opening->view, opening->writing);
+        fuse_files_close_one(mount, file, opening->view, opening->writing);
         if (owed) fuse_slow_tell(mount, FUSE_OP_CLOSED, opening->ino, true, NULL);
         return error;
     }
@@ -430,8 +432,7 @@ void fuse_forget_unused(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_unlock(&mount->node->lock);
 }
 
-/* With the lock held; gives it up while it waits for other nodes. */
-static void close_one(struct amfs_fuse *mount, struct file *file, struct view *view, bool writing) {
+void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct view *view, bool writing) {
     struct node *node = mount->node;
     struct meta_attr said = {.ino = file->ino};
     struct stat found;
@@ -480,14 +481,6 @@ static void close_one(struct amfs_fuse *mount, struct file *file, struct view *v
     }
 }
 
-void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing) {
-    pthread_mutex_lock(&mount->node->lock);
-    struct file *file = fuse_files_find(mount->node, ino);
-    struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
-    if (view != NULL && (writing ? view->writers : view->readers) > 0) close_one(mount, file, view, writing);
-    pthread_mutex_unlock(&mount->node->lock);
-}
-
 bool fuse_files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t edition) {
     struct node *node = mount->node;
     pthread_mutex_lock(&node->lock);
@@ -506,14 +499,14 @@ static void close_implicit(struct amfs_fuse *mount, struct file *file, struct vi
     uint64_t ino = file->ino;
     bool writing = view->implicit_writing, noted = fuse_files_peer(view) && fuse_closing_begin(mount->node, ino);
     view->implicit = view->implicit_writing = false;
-    close_one(mount, file, view, writing);
+    fuse_files_close_one(mount, file, view, writing);
     if (noted) fuse_closing_end(mount->node, ino);
 }
 
 bool fuse_files_implicit(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->node->lock);
     struct file *file = fuse_files_find(mount->node, ino);
-    bool implicit = file != NULL && implicit_view(file, mount) != NULL;
+    bool implicit = file != NULL && (implicit_view(file, mount) != NULL || fuse_mapped_view(file, mount) != NULL);
     pthread_mutex_unlock(&mount->node->lock);
     return implicit;
 }
@@ -524,6 +517,8 @@ bool fuse_files_forget(struct amfs_fuse *mount, uint64_t ino) {
     struct view *view = file == NULL ? NULL : implicit_view(file, mount);
     bool idle = view == NULL || view->busy == 0;
     if (view != NULL && idle) close_implicit(mount, file, view);
+    file = fuse_files_find(mount->node, ino);
+    if (file != NULL && (view = fuse_mapped_view(file, mount)) != NULL) fuse_mapped_close(mount, file, view);
     pthread_mutex_unlock(&mount->node->lock);
     return idle;
 }
@@ -534,8 +529,10 @@ void fuse_files_sweep(struct amfs_fuse *mount) {
     pthread_mutex_lock(&node->lock);
     for (size_t i = 0; i < FILE_BUCKETS; i++) {
         for (struct file *next, *file = node->files[i]; file != NULL; file = next) {
-            struct view *view = implicit_view(file, mount);
+            struct view *view = fuse_mapped_view(file, mount);
             next = file->next;
+            if (view != NULL && fuse_mapped_close(mount, file, view)) break;
+            view = implicit_view(file, mount);
             if (view == NULL || view->busy > 0 || now - view->used_ns < IDLE_NS) continue;
             close_implicit(mount, file, view);
             break; /* the lock may have been given up: the chain may be another one now. What is left is for the next time */
@@ -555,8 +552,9 @@ void fuse_files_end(struct amfs_fuse *mount) {
                 file = file->next;
                 continue;
             }
-            view->implicit = view->implicit_writing = false;
-            close_one(mount, file, view, view->writers > 0);
+            if (view->mapped) fuse_notify_mapped(mount, -1);
+            view->implicit = view->implicit_writing = view->mapped = false;
+            fuse_files_close_one(mount, file, view, view->writers > 0);
             file = node->files[i];
         }
     }

@@ -33,6 +33,8 @@ struct view {
     uint32_t readers, writers;
     bool passes; /* the kernel has the part itself */
     bool implicit, implicit_writing; /* one of the readers or writers stands for reads or writes without an open */
+    bool mappable; /* passed to who may have mapped it to write */
+    bool mapped; /* one of the writers stands for mappings that have outlived their descriptors */
     int32_t backing;
     ino_t part; /* which file of the store that is */
     enum fsio_kind kind;
@@ -172,6 +174,8 @@ struct amfs_fuse {
     pthread_cond_t notice_done;
     struct fuse_lane lanes[LANES];
     struct teller tellers[TELLERS];
+    atomic_int mapped; /* files that mappings alone keep open */
+    bool newly_mapped;
     int awaited; /* waited for by threads that found it in its node's list; under mounts_lock */
 
     pthread_mutex_t work_lock;
@@ -314,7 +318,8 @@ int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening);
 bool fuse_files_wait(struct amfs_fuse *mount, const struct opening *opening); /* may fuse_files_finish have to wait for another node? */
 int fuse_files_finish(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out);
 int fuse_files_open(struct amfs_fuse *mount, struct opening *opening, struct wire_open_out *out); /* the two after one another */
-void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing);
+void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct view *view,
+                          bool writing); /* gives the lock up while it waits for other nodes */
 struct file *fuse_files_find(struct node *node, uint64_t ino); /* with the lock held */
 bool fuse_files_known(struct node *node, uint64_t ino); /* likewise without it; true if it is not to be had */
 struct view *fuse_files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition);
@@ -339,6 +344,11 @@ void fuse_forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this 
 /* fuse_closing.c */
 void fuse_do_open(struct call *call);
 void fuse_do_release(struct call *call);
+/* `mappable`: who closes it might have mapped it to write. Such a mapping counts as a writer until it has gone. */
+void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable);
+/* With the lock held. Of a mount's files that mappings alone keep open: is there one, and is it closed (it is not mapped any more)? */
+struct view *fuse_mapped_view(const struct file *file, const struct amfs_fuse *mount);
+bool fuse_mapped_close(struct amfs_fuse *mount, struct file *file, struct view *view);
 bool fuse_closing_begin(struct node *node, uint64_t ino); /* with the lock held, as its end; false: no memory, close it at once */
 void fuse_closing_end(struct node *node, uint64_t ino);
 bool fuse_closing_awaited(const struct call *call); /* true: a worker has the request, and waits with it until its file is closed */
@@ -429,6 +439,7 @@ bool fuse_slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wai
 static inline bool has_epochs(const struct amfs_fuse *mount) { return mount->minor >= WIRE_MINOR_EPOCH && !mount->options.no_epochs; }
 int fuse_notify_begin(struct amfs_fuse *mount);
 void fuse_notify_end(struct amfs_fuse *mount);
+void fuse_notify_mapped(struct amfs_fuse *mount, int by); /* so many more files are to be looked at until their mappings have gone */
 size_t fuse_inodes_remembered(struct amfs_fuse *mount, uint64_t **inos); /* that the kernel may use without asking; the caller frees them */
 uint64_t fuse_notify_epoch(struct amfs_fuse *mount); /* every name the kernel keeps is to be looked up again */
 void fuse_notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);

@@ -122,9 +122,11 @@ static void *tell(void *argument) {
     struct teller *teller = argument;
     struct amfs_fuse *mount = teller->mount;
     struct fuse_lane *lane = teller->lane;
-    bool sweeps = mount->options.no_open && teller == &mount->tellers[INODES]; /* nobody says when files are closed there: look */
+    bool looks = teller == &mount->tellers[INODES];
     pthread_mutex_lock(&mount->notice_lock);
     while (!atomic_load(&mount->stopping)) {
+        /* Nobody says when files are closed there, or when mappings go: look. */
+        bool sweeps = looks && (mount->options.no_open || atomic_load(&mount->mapped) > 0);
         struct notice *notice = next_notice(mount, lane);
         if (notice != NULL) {
             pthread_mutex_unlock(&mount->notice_lock);
@@ -132,7 +134,8 @@ static void *tell(void *argument) {
             pthread_mutex_lock(&mount->notice_lock);
             carried_out(mount, lane, notice, done);
         } else if (lane->queue != NULL || sweeps) {
-            struct timespec until = in_ms(lane->queue != NULL ? LATER_MS : SWEEP_MS);
+            struct timespec until = in_ms(lane->queue != NULL || mount->newly_mapped ? LATER_MS : SWEEP_MS);
+            if (looks) mount->newly_mapped = false;
             pthread_cond_timedwait(&lane->wake, &mount->notice_lock, &until);
             if (sweeps && lane->queue == NULL && atomic_load(&mount->node->writing) > 0) {
                 pthread_mutex_unlock(&mount->notice_lock);
@@ -145,6 +148,15 @@ static void *tell(void *argument) {
     }
     pthread_mutex_unlock(&mount->notice_lock);
     return NULL;
+}
+
+/* The first look is soon: it may not be mapped at all, and the kernel about to close it. */
+void fuse_notify_mapped(struct amfs_fuse *mount, int by) {
+    pthread_mutex_lock(&mount->notice_lock);
+    atomic_fetch_add(&mount->mapped, by);
+    mount->newly_mapped = mount->newly_mapped || by > 0;
+    if (by > 0) pthread_cond_broadcast(&mount->lanes[INODES].wake);
+    pthread_mutex_unlock(&mount->notice_lock);
 }
 
 int fuse_notify_begin(struct amfs_fuse *mount) {
@@ -272,7 +284,8 @@ static uint64_t stale_all(struct amfs_fuse *mount) {
 
 uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
     if (ino == 0) return stale_all(mount);
-    if (!atomic_load(&mount->no_open) || !fuse_files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
+    bool may_leave = atomic_load(&mount->no_open) || atomic_load(&mount->mapped) > 0;
+    if (!may_leave || !fuse_files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
     fuse_inode_changed(mount, ino, true);
     return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = true, .leaves = true}, NULL);
 }

@@ -5,6 +5,7 @@
 #include "common/xxh64.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ struct meta *meta_new(int32_t node) {
     struct meta *meta = calloc(1, sizeof *meta);
     if (meta == NULL) return NULL;
     meta->node = node;
+    atomic_store(&meta->fewest, UINT_MAX);
     pthread_mutex_init(&meta->lock, NULL);
     struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
     bool made = true;

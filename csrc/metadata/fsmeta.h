@@ -212,6 +212,8 @@ int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, const void *o
                     struct meta_nodes *tell);
 /* Finished files with content recorded here that fewer nodes have than shall, of which `most` live. Striped ones have one copy.
  * Calls `each` with the lock held. */
+/* Has a change since the last question left a file with fewer copies than it asks for, though there are `most` nodes? */
+bool meta_fell_short(struct meta *meta, unsigned most);
 int meta_short_of_copies(struct meta *meta, unsigned most, void (*each)(void *context, const struct meta_attr *attr), void *context);
 int meta_dir_set_copies(struct meta *meta, uint64_t ino, uint8_t copies); /* 0: as the directory above. EINVAL, ENOTDIR */
 uint8_t meta_dir_copies(struct meta *meta, uint64_t ino); /* of what is made in it; at least 1 */

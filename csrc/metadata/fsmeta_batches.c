@@ -113,6 +113,7 @@ void fsmeta_log_entry(struct meta *meta, const struct entry *entry) {
 
 void fsmeta_log_inode(struct meta *meta, struct inode *inode) {
     if (inode->nlink == 0 && inode->users == 0) return; /* it is about to go */
+    fsmeta_note_short(meta, inode);
     log_record(meta, fsmeta_partition_of_ino(meta, inode->link.key), fsmeta_put_inode, &inode->link);
 }
 

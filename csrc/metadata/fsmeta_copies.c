@@ -2,6 +2,7 @@
 #include "fsmeta_internal.h"
 
 #include <errno.h>
+#include <limits.h>
 
 /* ── how many ── */
 
@@ -102,14 +103,30 @@ struct shortage {
     void *context;
 };
 
+static bool is_short(const struct inode *inode, size_t most, size_t *there) {
+    if (inode->copies <= 1 || !inode->finished || inode->lost || inode->size == 0 || inode->nlink == 0) return false;
+    *there = inode->layout == META_WHOLE ? fsmeta_set_count(inode->holders) : META_STRIPE_COPIES;
+    return *there < (inode->copies < most ? inode->copies : most);
+}
+
+void fsmeta_note_short(struct meta *meta, const struct inode *inode) {
+    size_t there;
+    if (is_short(inode, SIZE_MAX, &there) && there < atomic_load_explicit(&meta->fewest, memory_order_relaxed))
+        atomic_store_explicit(&meta->fewest, (unsigned)there, memory_order_relaxed);
+}
+
+bool meta_fell_short(struct meta *meta, unsigned most) {
+    if (atomic_load_explicit(&meta->fewest, memory_order_relaxed) == UINT_MAX) return false;
+    return atomic_exchange(&meta->fewest, UINT_MAX) < most;
+}
+
 static bool look(void *context, struct link *link) {
     const struct shortage *shortage = context;
     const struct inode *inode = RECORD(struct inode, link, link);
     struct meta_attr attr;
-    if (inode->copies <= 1 || !inode->finished || inode->lost || inode->size == 0 || inode->nlink == 0) return false;
-    size_t wanted = inode->copies < shortage->most ? inode->copies : shortage->most;
-    size_t there = inode->layout == META_WHOLE ? fsmeta_set_count(inode->holders) : META_STRIPE_COPIES;
-    if (there >= wanted || !fsmeta_is_mine(shortage->meta, fsmeta_partition_of_ino(shortage->meta, link->key))) return false;
+    size_t there;
+    if (!is_short(inode, shortage->most, &there) || !fsmeta_is_mine(shortage->meta, fsmeta_partition_of_ino(shortage->meta, link->key)))
+        return false;
     fsmeta_inode_attr(inode, &attr);
     shortage->each(shortage->context, &attr);
     return false;

@@ -538,8 +538,8 @@ int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const stru
         error = META_BUSY; /* their copies have times, too */
     if (error == 0 && mask & META_SET_SIZE) {
         error = may_open(meta, inode, true);
-        if (error == 0 && inode->writer < 0 && !fsmeta_set_only(inode->holders, meta->node))
-            error = META_BUSY; /* their copies are too long now */
+        if (error == 0 && inode->writer < 0 && (inode->copies > 1 || !fsmeta_set_only(inode->holders, meta->node)))
+            error = META_BUSY; /* others' copies are too long now, or they shall have some */
     }
     if (error != 0) return leave(meta, error);
     set_inode(meta, inode, mask, in, now, meta->node);

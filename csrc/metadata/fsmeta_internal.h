@@ -199,6 +199,7 @@ struct meta {
     struct table *entries, *inodes; /* one for each partition, so that one can go without a look at the others; made when first needed */
     struct table shelves, copies, dirs, dir_names, locks, uses;
     atomic_bool copies_wanted;
+    atomic_uint fewest; /* holders of a file that was left with too few, since somebody asked; UINT_MAX: none was */
     uint64_t stale[STALE_MARKS], stale_count; /* the last marks that became old */
     struct meta_small *small; /* META_SMALL_NOTES, by number; made when first needed */
     uint64_t other_bytes; /* malloc'ed for records: slots, names, targets, attributes */
@@ -293,6 +294,7 @@ void fsmeta_end_writing(struct inode *inode);
 
 /* ── fsmeta_copies.c ── */
 uint8_t fsmeta_copies_in(const struct dir *dir); /* of what is made in it */
+void fsmeta_note_short(struct meta *meta, const struct inode *inode); /* after each change of it */
 void fsmeta_note_copies(struct meta *meta, uint8_t copies); /* a record says so */
 
 /* ── fsmeta_peer.c ── */

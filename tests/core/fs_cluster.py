@@ -108,7 +108,7 @@ class Cluster:
         return self.nanoseconds
 
     def tell(self, node: Node, event: Any) -> None:
-        node.fs.handle(ClockRead(self.clock()), self.time)
+        self.act(node, node.fs.handle(ClockRead(self.clock()), self.time))
         self.act(node, node.fs.handle(event, self.time))
         node.fs.check_invariants()
 

@@ -83,6 +83,19 @@ def test_what_was_closed_stays_whole_while_one_node_after_the_other_dies(copies:
     cluster.check()
 
 
+@pytest.mark.parametrize("copies", [2, 3])
+def test_a_change_that_forgets_the_copies_is_noticed_and_they_are_made(copies: int) -> None:
+    cluster = session(4, 1, copies)
+    ino = write(cluster, 0, b"/file", b"content")
+    owner = cluster.table.owners[cluster.nodes[0].meta.ino_partition(ino)]
+    for other in holders(cluster, ino)[1:]:  # as a thread of C might, without a word to the machine
+        cluster.nodes[owner].meta.damaged(ino, other, False)
+        cluster.nodes[other].parts.pop(ino)
+    cluster.call(owner, "getattr", ino)
+    cluster.settle()
+    assert len(holders(cluster, ino)) == copies
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_files_of_which_the_records_are_inherited_while_others_are_copied_are_copied_too(seed: int) -> None:
     """Seed 701751: a node searched for files with too few copies, and inherited records of others while it had copies made. All records had

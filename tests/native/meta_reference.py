@@ -809,6 +809,6 @@ class Reference:
         refuse_if(mask & (META_SET_ATIME | META_SET_MTIME) and not self.alone(inode.holders), META_BUSY)
         if mask & META_SET_SIZE:
             self._may_open(inode, True)
-            refuse_if(inode.attr.writer < 0 and not self.alone(inode.holders), META_BUSY)
+            refuse_if(inode.attr.writer < 0 and (inode.attr.copies > 1 or not self.alone(inode.holders)), META_BUSY)
         self._set(inode, mask, new, now, self.node)
         return inode.attr

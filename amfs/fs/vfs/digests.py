@@ -13,7 +13,7 @@ from typing import TypeVar
 from amfs.engine import fs_requests as q
 from amfs.engine import fs_works as w
 from amfs.engine import peer_requests as p
-from amfs.engine.attr import STRIPED, Opened
+from amfs.engine.attr import STRIPED, WHOLE, Opened
 from amfs.fs.openflags import O_RDONLY
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, ask, failure, number_of, together, work
 from amfs.fs.vfs.copies import FILES_MAX, Copies
@@ -42,8 +42,8 @@ class Digests:
         self._copies = copies
         self._damage = damage
         self._stripes = stripes
-        #: inode -> (size, mtime, ctime) when it was taken, and the digest; oldest first
-        self._known: dict[int, tuple[tuple[int, int, int], bytes]] = {}
+        #: inode -> size, times and content (as the node knows it) when it was taken, and the digest; oldest first
+        self._known: dict[int, tuple[tuple[int, int, int, bytes], bytes]] = {}
         calls.serve(p.Digests.by(self._take_all))
 
     def of(self, inodes: Sequence[int]) -> Operation[list[q.Digested]]:
@@ -80,7 +80,8 @@ class Digests:
                 attr = yield from self._owners.ask(p.Getattr(ino))
                 if not attr.finished:
                     raise failure(errno.EBUSY)
-                mark = (attr.size, attr.mtime, attr.ctime)
+                part = (yield from work(w.PartDigest(ino))) if attr.layout == WHOLE else b""  # a mapping moves no time
+                mark = (attr.size, attr.mtime, attr.ctime, part)
                 known = self._known.get(ino)
                 if known is not None and known[0] == mark:
                     return attr.size, known[1]

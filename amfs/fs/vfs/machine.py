@@ -141,6 +141,7 @@ class FileSystem(Machine):
 
     def flush(self) -> None:
         self._shard.flush()
+        self._replicas.notice()
 
     def check_invariants(self) -> None:
         self.calls.check_invariants()

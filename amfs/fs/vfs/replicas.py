@@ -224,7 +224,12 @@ class Replicas:
         kept, error = yield from self._spread(places(ino, live - set(holders)), missing, bring)
         return 0 if len(kept) + len(holders) >= self._wanted(attr.copies) else error or errno.EIO
 
-    # ── after a death ──────────────────────────────────────────────────────────────────────────────
+    # ── what is short of copies ────────────────────────────────────────────────────────────────────
+
+    def notice(self) -> None:
+        """After each event: threads of C change records, too, and some change may have forgotten the copies."""
+        if self._meta.fell_short(len(self._members.live)):
+            self.look()
 
     def look(self) -> None:
         """Members have come or gone, or copies could not be made: search for files that have too few."""
