@@ -27,12 +27,15 @@ from amfs.swift.tree import (
     Tuple,
     Unary,
 )
-from amfs.swift.types import ANY, AUTO, BOOLEAN, FLOAT, INT, STRING, Array, Struct, Type, base_of
+from amfs.swift.types import ANY, AUTO, BOOLEAN, FLOAT, INT, LOCATION, STRING, Array, Struct, Type, base_of
 
 NUMBERS = (INT, FLOAT)
 
 #: Arrays in arrays: types are compared level by level.
 ARRAYS_MAX = 100
+
+#: What a location is made of -> the function of the library that tells it.
+LOCATION_PARTS = {"rank": "rankFromLocation", "strictness": "locationStrictness", "accuracy": "locationAccuracy"}
 
 #: A part of a variable: ".field", "[key]" of a literal key, "[]" of any other.
 Path = tuple[str, ...]
@@ -189,8 +192,14 @@ class Expressions:
     # ── parts of variables ─────────────────────────────────────────────────────────────────────────
 
     def part(self, node: Index | Member, frame: Frame) -> Expression:
-        if not rooted(node):
+        variable = rooted(node)
+        if not variable:
             node.base = self.check(node.base, frame)
+        if isinstance(node, Member) and node.name in LOCATION_PARTS:
+            type_ = self.reference(node.base, frame) if variable else node.base.type
+            if type_ == LOCATION:
+                return self.check(Call(node.at, LOCATION_PARTS[node.name], [node.base]), frame)
+        if not variable:
             self.step(node, frame)
             return node
         self.reference(node, frame)
