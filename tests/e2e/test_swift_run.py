@@ -94,7 +94,7 @@ def test_files_that_nothing_names_any_more_leave_the_memory(amfs: Run, tmp_path:
 
 
 def test_a_deadlock_is_an_error_and_no_hang(amfs: Run, tmp_path: Path) -> None:
-    (tmp_path / "x.swift").write_text("int A[];\nint n = size(A);\nA[n] = 1;\ntrace(n);\n")
+    (tmp_path / "x.swift").write_text("int A[];\nint n = count(A); (int o) count(int B[]) { o = size(B); }\nA[n] = 1;\ntrace(n);\n")
     ended = amfs("run", "--local", "x.swift")
     assert ended.returncode == 1
     assert "stuck" in ended.stderr and "A is never closed" in ended.stderr

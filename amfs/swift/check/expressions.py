@@ -31,6 +31,8 @@ from amfs.swift.types import ANY, AUTO, BOOLEAN, FLOAT, INT, LOCATION, STRING, A
 
 NUMBERS = (INT, FLOAT)
 
+HINT_TUPLE = "several values in parentheses stand after '%', or where several variables are assigned"
+
 #: Arrays in arrays: types are compared level by level.
 ARRAYS_MAX = 100
 
@@ -84,6 +86,7 @@ class Expressions:
         self.types = types
         self.mistakes = mistakes
         self.calls = Calls(self, functions)
+        self.calls.keywords_are_optional = not self.k
         self.reads: list[Read] = []
         self.declare_late: Callable[[Frame, str], Symbol | None] = lambda frame, name: None
         self._constants = {name: (type, value) for type, name, value in library.constants}
@@ -103,6 +106,8 @@ class Expressions:
     def check(self, node: Expression, frame: Frame) -> Expression:
         """The node to take in its place. A mistake in it is told, and its type is then ANY."""
         known = node.type is not None
+        if isinstance(node, Tuple) and not known:
+            self.mistakes.append(Mistake(node.at, "one value is wanted here, and these are several", HINT_TUPLE))
         node = self.check_whole(node, frame)
         if not known and isinstance(node, Call) and node.function is not None and len(node.function.outputs) != 1:
             count = len(node.function.outputs)
@@ -280,7 +285,8 @@ class Expressions:
             chain.append(chain[-1].left)
         chain[-1].left = self.check(chain[-1].left, frame)
         for one in reversed(chain):
-            one.right = self.check(one.right, frame)
+            several = isinstance(one.right, Tuple) and one.operator == "%"
+            one.right = self.check_whole(one.right, frame) if several else self.check(one.right, frame)
             try:
                 self.operation(one)
             except Mistake as mistake:

@@ -33,6 +33,11 @@ PARAMETERS: dict[str, frozenset[str] | None] = {
     "ext": None,
     "extmapper": None,
 }
+#: What they cannot do without.
+NEEDED = {
+    "singlefilemapper": "file", "fixedarraymapper": "files", "arraymapper": "files", "csvmapper": "file", "regexpmapper": "source",
+    "structuredregexpmapper": "source", "ext": "exec", "extmapper": "exec",
+}  # fmt: skip
 #: Those that need the content of files among their parameters, and not only the names.
 READING = frozenset({"csvmapper", "ext", "extmapper"})
 #: As messages name them.
