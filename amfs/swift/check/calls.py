@@ -45,6 +45,8 @@ class Calls:
         self.functions = functions
         self.outputs: dict[Call, list[Type]] = {}  # of calls with several
         self.targets: dict[Call, int] = {}  # variables that take them, if not one
+        self.caller: Function | None = None
+        self.calls: dict[Function | None, list[Function]] = {}  # under no condition
         self.keywords_are_optional = False  # only parameters with a default may be given by name, as in Swift/T
 
     def exists(self, name: str) -> bool:
@@ -69,6 +71,8 @@ class Calls:
             raise self.misfit(call, own or library)
         function, arguments, bound = found
         call.function, call.arguments, call.named = function, arguments, []
+        if frame.branches is None:
+            self.calls.setdefault(self.caller, []).append(function)
         if function.app is not None and any(base_of(one.type or ANY) == URL for one in function.outputs):
             raise Mistake(call.at, f"the app {name} makes a file at a URL, which is not possible", "return a file, and send it by an app")
         outputs = [substituted(one.type or ANY, bound) for one in function.outputs]
@@ -78,6 +82,15 @@ class Calls:
         if not outputs:
             call.type = VOID
         return call
+
+    def mark_called(self) -> None:
+        """From the top level on."""
+        todo: list[Function | None] = [None]
+        while todo:
+            for function in self.calls.get(todo.pop(), ()):
+                if not function.called and function.builtin is None:
+                    function.called = True
+                    todo.append(function)
 
     def annotations(self, annotations: list[Annotation], frame: Frame) -> None:
         for one in annotations:

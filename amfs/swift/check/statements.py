@@ -109,7 +109,9 @@ class Statements:
                     )
         self.statements(body.statements, frame)
         for function in program.functions:
+            self.expressions.calls.caller = function
             self.function(function)
+        self.expressions.calls.mark_called()
 
     def formals(self, function: Function) -> None:
         names: set[str] = set()
