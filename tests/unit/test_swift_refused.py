@@ -64,7 +64,7 @@ CP = 'app (file o) cp(file i) { "cp" i o; }\n'
         ("(int o) f(int i) { o = i; }\nglobal const int f = 3;", "2:18: 'f' is the name of a function, too"),
         ("(int o) f(int i) { o = i; }\ntype f { int a; }", "f is the name of a type, too"),
         ("file f = cp(input(\"x\"));", "did you mean: import unix;"),
-        ("import strng;", "did you mean: import string;"),
+        ("import locatio;", "did you mean: import location;"),
         # urls, externals
         ('url u = input_url("http://x/y"); file f = u;', "variable 'f' is of type file, and this is of type url"),
         (CP + 'file f = cp(input_url("http://x/y"));', "parameter 'i' of cp is of type file, and this is of type url"),
