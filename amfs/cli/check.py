@@ -17,7 +17,7 @@ def check(scripts: tuple[str, ...], format_: str) -> int:
     """
     from amfs.display.progress import plural
     from amfs.errors import WorkflowError
-    from amfs.translate.swift import program_of, source_of
+    from amfs.translate.swift import LANGUAGES, language_of, program_of, source_of
 
     status = 0
     for name in scripts:
@@ -28,6 +28,8 @@ def check(scripts: tuple[str, ...], format_: str) -> int:
             program = program_of(source_of(shown, data), format_)
         except WorkflowError as error:
             click.echo(f"amfs: {error}", err=True)
+            taken = language_of(data.decode(errors="replace")) if format_ == "auto" else format_
+            click.echo(f"{shown}: taken for {LANGUAGES[taken]}; --format says another language", err=True)
             status = 2
             continue
         told: set[str] = set()
@@ -35,6 +37,5 @@ def check(scripts: tuple[str, ...], format_: str) -> int:
             if words not in told:
                 told.add(words)
                 click.echo(f"{at}: {words}", err=True)
-        language = "Swift/T" if program.language == "swift-t" else "Swift/K"
-        click.echo(f"{shown}: {language}, {plural(len(program.functions), 'function')}, no mistakes")
+        click.echo(f"{shown}: {LANGUAGES[program.language]}, {plural(len(program.functions), 'function')}, no mistakes")
     return status

@@ -81,6 +81,7 @@ class ScriptDriver(Driver):
     def _read_along(self, driver: RunDriver, checker: Any) -> None:
         """Evaluate the script in a thread of its own."""
         from amfs.scripts.command_run import CommandRun
+        from amfs.scripts.program import unknown_programs
         from amfs.scripts.script import Script
         from amfs.scripts.world import World
 
@@ -93,10 +94,14 @@ class ScriptDriver(Driver):
         )  # fmt: skip
         script = self.script = Script(self.program, run, world)
 
+        def missing(name: str) -> str:
+            return str(checker.place.find_program(name, here=True)[1])
+
         def follow() -> None:
             error: AmfsError | None = None
             try:
-                error = script.run()
+                faults = unknown_programs(self.program, missing)
+                error = WorkflowError(faults) if faults else script.run()
             except AmfsError as broken:
                 error = broken
             except BaseException as broken:

@@ -9,7 +9,7 @@ from amfs.swift.library_t.unix import UNIX
 from amfs.swift.parse_k import SYNTAX_K, BuilderK
 from amfs.swift.parse_t import SYNTAX, BuilderT, Import
 from amfs.swift.preprocess import preprocess
-from amfs.swift.source import At, Mistake, Source, refuse
+from amfs.swift.source import At, Mistake, Source, refuse, suggestion
 from amfs.swift.tree import Block, Program
 
 #: Name of an imported or included file, "/" between folders, as written -> its text, or None: there is no such file.
@@ -73,4 +73,5 @@ class _Parser:
                 self.read.add(source.name)
                 self.add(source, program)
         elif wanted.name not in MODULES and not (self.language == "swift-k" and _STANDARD.fullmatch(wanted.name)):
-            raise Mistake(wanted.at, f"there is no file {names[0]!r} to import")
+            near = suggestion(wanted.name, MODULES, "import {};") if self.language == "swift-t" and not wanted.quoted else ""
+            raise Mistake(wanted.at, f"there is no file {names[0]!r} to import", near)

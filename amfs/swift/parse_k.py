@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lark import Token
 
-from amfs.swift.parse_t import BuilderT, Header, Redirection
+from amfs.swift.parse_t import BuilderT, Definition, Header, Redirection
 from amfs.swift.source import At, Mistake
 from amfs.swift.syntax import Items, PlainCall, Syntax
 from amfs.swift.tree import (
@@ -56,6 +56,8 @@ class OldApp(Statement, eq=False):
 
 
 class BuilderK(BuilderT):
+    refused_escapes = frozenset()  # regular expressions have many
+
     def constant(self, name: str) -> Any:
         return {"true": True, "false": False}.get(name)
 
@@ -105,19 +107,21 @@ class BuilderK(BuilderT):
             return Mapping(self.at(left, right), name.name)
         return super().mapping(left, name, right)
 
-    def new_type(self, word: Token, name: Token, *base: Any) -> None:
+    def new_type(self, word: Token, name: Token, *base: Any) -> Definition:
         at = self.at(word, name)
         self.types.append(TypeDefinition(at, str(name), None, self.type_name(base[0]) if base else None))
+        return Definition(at, "the definition of a type")
 
-    def struct(self, word: Token, name: Token, left: Token, *rest: Any) -> None:
-        super().struct(word, name, left, *rest)
+    def struct(self, word: Token, name: Token, left: Token, *rest: Any) -> Definition:
+        definition = super().struct(word, name, left, *rest)
         if not self.types[-1].fields:
             self.types[-1].fields = None
+        return definition
 
     def old_app(self, word: Token, left: Token, app: App, right: Token) -> Statement:
         return OldApp(self.at(word, right), app)
 
-    def function(self, header: Header, body: Block) -> None:
+    def function(self, header: Header, body: Block) -> Definition:
         old = [one for one in body.statements if isinstance(one, OldApp)]
         if not old:
             self.functions.append(self.define(header, body))
@@ -125,12 +129,14 @@ class BuilderK(BuilderT):
             raise Mistake(old[0].at, "a procedure with an app has nothing else in its body")
         else:
             self.functions.append(self.define(header, app=old[0].app))
+        return Definition(header.at, "the definition of a procedure")
 
-    def app_function(self, *parts: Any) -> None:
+    def app_function(self, *parts: Any) -> Definition:
         _word, *rest = parts
         outputs = self.formals(rest.pop(0)) if isinstance(rest[0], Items) else []
         name, inputs, _left, app, _right = rest
         self.functions.append(Function(self.at(name, inputs), str(name), outputs, self.formals(inputs), app=app))
+        return Definition(self.at(name, inputs), "the definition of an app")
 
     # ── app bodies ─────────────────────────────────────────────────────────────────────────────────
 

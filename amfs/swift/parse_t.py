@@ -61,6 +61,12 @@ class Redirection(NamedTuple):
     value: Expression
 
 
+class Definition(Statement, eq=False):
+    """Where a definition stands, which is no statement. ``what``: in words. Never in a finished tree."""
+
+    what: str
+
+
 class Header:
     """Of a definition."""
 
@@ -75,6 +81,8 @@ class Header:
 class BuilderT(Builder):
     """``imports``, ``functions``, ``types`` in the order of the text; ``main``: the blocks of main."""
 
+    refused_escapes = frozenset(map(chr, range(128))) - frozenset("01234567x\"'\\?")
+
     def __init__(self, source: Source) -> None:
         super().__init__(source)
         self.imports: list[Import] = []
@@ -88,7 +96,15 @@ class BuilderT(Builder):
     # ── statements ─────────────────────────────────────────────────────────────────────────────────
 
     def start(self, *statements: Any) -> list[Statement]:
-        return self.flat(statements)
+        return [one for one in self.flat(statements) if not isinstance(one, Definition)]
+
+    def inner(self, parts: Any) -> list[Statement]:
+        """Statements of a block, which has no definitions."""
+        statements = self.flat(parts)
+        for one in statements:
+            if isinstance(one, Definition):
+                raise Mistake(one.at, f"{one.what} stands outside of all blocks", "move it to the top level of the script")
+        return statements
 
     def flat(self, parts: Any) -> list[Statement]:
         found: list[Statement] = []
@@ -118,7 +134,7 @@ class BuilderT(Builder):
         return statements
 
     def block(self, left: Token, *rest: Any) -> Block:
-        return Block(self.at(left, rest[-1]), self.flat(rest))
+        return Block(self.at(left, rest[-1]), self.inner(rest))
 
     def main(self, *parts: Any) -> Block:
         block: Block = parts[-1]
@@ -177,11 +193,7 @@ class BuilderT(Builder):
 
     def declare(self, type_: Any, *declarators: Any) -> list[Statement]:
         if isinstance(type_, PlainCall) and "\n" in self.source.text[type_.at.end : declarators[0].at.start]:
-            self.missing(type_.at.end)  # f(x)⏎ y = 1;
-            if any(one.type_name or one.mapping or one.value is None for one in declarators):
-                raise self.no_semicolon(type_)
-            found: list[Statement] = [self.evaluate(type_)]
-            return found + [Assign(one.at, [Name(one.at, one.name)], [one.value]) for one in declarators[::2]]
+            raise self.no_semicolon(type_)  # f(x)⏎ y = 1;
         return self.declarations(type_, declarators, False)
 
     def declarations(self, type_: Any, declarators: Any, is_global: bool) -> list[Statement]:
@@ -240,11 +252,11 @@ class BuilderT(Builder):
         rest = rest[negative:]
         label = self.integer(rest[0])
         assert isinstance(label, Literal)
-        statements = self.flat(rest[2:])
+        statements = self.inner(rest[2:])
         return -label.value if negative else label.value, Block(self.at(word, rest[1]), statements)
 
     def default(self, word: Token, colon: Token, *statements: Any) -> tuple[None, Block]:
-        return None, Block(self.at(word, colon), self.flat(statements))
+        return None, Block(self.at(word, colon), self.inner(statements))
 
     def foreach(self, *parts: Any) -> Statement:
         annotations, parts = self.annotated_parts(parts)
@@ -282,21 +294,24 @@ class BuilderT(Builder):
 
     # ── definitions ────────────────────────────────────────────────────────────────────────────────
 
-    def import_module(self, word: Token, *rest: Any) -> None:
+    def import_module(self, word: Token, *rest: Any) -> Definition:
         self.imports.append(Import(self.at(word, rest[-1]), "/".join(rest[::2]), False))
+        return Definition(self.at(word, rest[-1]), "an import")
 
-    def import_file(self, word: Token, name: Token) -> None:
+    def import_file(self, word: Token, name: Token) -> Definition:
         self.imports.append(Import(self.at(word, name), self.text_of(name), True))
+        return Definition(self.at(word, name), "an import")
 
     def pragma(self, word: Token, *rest: Any) -> None:
         self.remarks.append((self.at(word, rest[0]), f"pragma {rest[0]} has no meaning here"))
 
-    def new_type(self, word: Token, name: Token, base: Any = None) -> None:
+    def new_type(self, word: Token, name: Token, base: Any = None) -> Definition:
         """Without a base it is a kind of file."""
         type_ = self.type_name(base) if base is not None else None
         self.types.append(TypeDefinition(self.at(word, name), str(name), None, type_, word == "typedef"))
+        return Definition(self.at(word, name), "the definition of a type")
 
-    def struct(self, word: Token, name: Token, left: Token, *rest: Any) -> None:
+    def struct(self, word: Token, name: Token, left: Token, *rest: Any) -> Definition:
         fields: list[tuple[TypeName, str]] = []
         element: TypeName | None = None
         for part in rest:
@@ -311,6 +326,7 @@ class BuilderT(Builder):
                 raise Mistake(declarator.at, "a field of a type has no value and no mapping")
             fields.append((self.marked(element, declarator.type_name.parts if declarator.type_name else ()), declarator.name))
         self.types.append(TypeDefinition(self.at(word, name), str(name), fields))
+        return Definition(self.at(word, name), "the definition of a type")
 
     def field(self, type_: Any, declarator: Declare) -> tuple[TypeName, Declare]:
         return self.type_name(type_), declarator
@@ -350,19 +366,21 @@ class BuilderT(Builder):
         function.annotations, function.type_parameters = header.annotations, header.type_parameters
         return function
 
-    def function(self, header: Header, body: Block) -> None:
+    def function(self, header: Header, body: Block) -> Definition:
         self.functions.append(self.define(header, body))
+        return Definition(header.at, "the definition of a function")
 
     def tcl_function(self, header: Header, *rest: Any) -> None:
         raise Mistake(header.at, FOREIGN, f"write {header.name} as an app, or call Python by python_persist(code, expression)")
 
-    def app_function(self, *parts: Any) -> None:
+    def app_function(self, *parts: Any) -> Definition:
         annotations, (_word, *rest) = self.annotated_parts(parts)
         outputs = self.formals(rest.pop(0)) if isinstance(rest[0], Items) else []
         name, inputs, _left, app, _right = rest
         function = Function(self.at(name, inputs), str(name), outputs, self.formals(inputs), app=app)
         function.annotations = annotations
         self.functions.append(function)
+        return Definition(function.at, "the definition of an app function")
 
     # ── app bodies ─────────────────────────────────────────────────────────────────────────────────
 

@@ -97,9 +97,11 @@ def refuse(mistakes: Iterable[Mistake]) -> WorkflowError:
     return WorkflowError([mistake.fault() for mistake in ordered])
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """"did you mean 'x'?" if one of the known names is close, else ""."""
+def suggestion(name: str, known: Iterable[str], said: str = "") -> str:
+    """"did you mean 'x'?" if one of the known names is close, else "". ``said``: how to write the name."""
     from difflib import get_close_matches  # only for mistakes
 
     near = get_close_matches(name, known, 1, 0.7)
+    if near and said:
+        return f"did you mean: {said.format(near[0])}"
     return f"did you mean {near[0]!r}?" if near else ""

@@ -105,6 +105,9 @@ class PlainCall:
 class Builder:
     """Makes nodes: lark calls the method with the name of the rule, with all tokens and nodes of it. One for each text."""
 
+    #: Characters that mean nothing after a backslash.
+    refused_escapes: frozenset[str] = frozenset()
+
     def __init__(self, source: Source) -> None:
         self.source = source
         self.remarks: list[tuple[At, str]] = []
@@ -118,10 +121,6 @@ class Builder:
 
     def mistake(self, where: Any, message: str, hint: str = "") -> Mistake:
         return Mistake(self.at(where, where), message, hint)
-
-    def missing(self, offset: int) -> None:
-        """A ';' that has been added at the end of a line."""
-        self.remarks.append((At(self.source, max(0, offset - 1), offset), "a ';' is missing at the end of the line"))
 
     # ── expressions ────────────────────────────────────────────────────────────────────────────────
 
@@ -212,6 +211,10 @@ class Builder:
             code = found[1]
             if code in _ESCAPES:
                 return _ESCAPES[code]
+            if code[0] in self.refused_escapes or (code == "x" and self.refused_escapes):
+                start = (token.start_pos or 0) + 1 + found.start()
+                at = At(self.source, start, start + 2)
+                raise Mistake(at, f"'\\{code}' is no escape in a string", "for a backslash write two: '\\\\'")
             if code[0] == "x" and len(code) > 1:
                 return chr(int(code[1:], 16))
             return chr(int(code, 8)) if code[0] in "01234567" else code
@@ -358,32 +361,12 @@ class Syntax:
         callbacks = parser.options.transformer
         assert isinstance(callbacks, _Callbacks)
         outer, callbacks.builder = callbacks.builder, builder  # an import parses while its importer is parsed
-        text = builder.source.text
         try:
-            return parser.parse(text, start, on_error=lambda error: self._recover(builder, error))
+            return parser.parse(builder.source.text, start)
         except lark.UnexpectedInput as error:
             raise self._mistake(builder.source, error) from None
         finally:
             callbacks.builder = outer
-
-    def _recover(self, builder: Builder, error: lark.UnexpectedInput) -> bool:
-        """A statement whose ';' is missing at the end of its line goes on as if it were there."""
-        if not isinstance(error, lark.UnexpectedToken):
-            return False
-        machine = error.interactive_parser
-        previous = _last_token_end(builder.source.text, error.token.start_pos)
-        line_ends = error.token.type == "$END" or "\n" in builder.source.text[previous : error.token.start_pos]
-        if not line_ends or "SEMICOLON" not in _accepted(machine) or error.token.type == "SEMICOLON":
-            return False
-        end = lark.Token("SEMICOLON", ";", previous, end_pos=previous)
-        machine.feed_token(end)
-        builder.missing(previous)
-        if error.token.type == "$END":
-            return "$END" in _accepted(machine)
-        if error.token.type not in _accepted(machine):
-            return False
-        machine.feed_token(error.token)
-        return True
 
     def _mistake(self, source: Source, error: lark.UnexpectedInput) -> Mistake:
         text = source.text
@@ -411,6 +394,8 @@ class Syntax:
             at = At(source, max(0, end - 1), max(1, end))
             order = ("RBRACE", "RPAR", "RSQB") if text[max(0, end - 1) : end] in (";", "}") else ("SEMICOLON", "RBRACE", "RPAR", "RSQB")
             missing = next((sign for sign in order if sign in accepted), "")
+            if missing == "RBRACE" and (brace := _open_brace(text)) is not None:
+                return Mistake(At(source, brace, brace + 1), "this '{' has no '}'")
             wanted = f": {self._said(missing)} is missing" if missing else self._wanted(accepted)
             return Mistake(at, "the program ends too early" + wanted)
         at = At(source, token.start_pos or 0, token.end_pos or 0)
@@ -462,6 +447,33 @@ class _Callbacks:
             return getattr(self.builder, name)(*children)
 
         return callback
+
+
+#: What may hide a brace, and braces.
+_BRACES = pattern(
+    r'''"""(?:[^"]|"(?!""))*"""|^----[ \t]*\n(?:[^-]|-(?!---))*----|"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{}]''',
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def _open_brace(text: str) -> int | None:
+    """Where the block begins that nothing ends: the first that ends at a line which is less indented than that of its beginning, if
+    there is such a one, else the innermost that is open at the end."""
+
+    def indent(at: int) -> int:
+        line = text[text.rfind("\n", 0, at) + 1 : at + 1]
+        return len(line) - len(line.lstrip(" \t"))
+
+    begun: list[int] = []
+    for found in _BRACES.finditer(text):
+        if found[0] == "{":
+            begun.append(found.start())
+        elif found[0] == "}" and begun:
+            start = begun.pop()
+            first = not text[text.rfind("\n", 0, found.start()) + 1 : found.start()].strip()
+            if first and begun and indent(found.start()) < indent(start):
+                return start
+    return begun[-1] if begun else None
 
 
 _BLANK = pattern(r"(?:[ \t\f\r\n]+|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")

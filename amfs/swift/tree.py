@@ -304,6 +304,7 @@ class Function(Struct, eq=False):
     annotations: list[Annotation] = field(default_factory=list)
     type_parameters: list[str] = field(default_factory=list)
     scope: Scope | None = None  # checked: of inputs, outputs and the body
+    called: bool = False  # checked: by a statement that runs under no condition
 
 
 class Builtin(Struct, eq=False):

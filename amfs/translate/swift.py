@@ -23,6 +23,9 @@ def source_of(name: str, data: bytes) -> Source:
     return Source(name, data.decode("utf-8", "surrogateescape").removeprefix("\ufeff").replace("\r\n", "\n"))
 
 
+LANGUAGES = {"swift-t": "Swift/T", "swift-k": "Swift/K"}
+
+
 def program_of(source: Source, language: str = "auto") -> Program:
     """A text, parsed and checked. Raises ``WorkflowError`` with all mistakes.
 
@@ -38,14 +41,13 @@ def program_of(source: Source, language: str = "auto") -> Program:
         return _checked(likely, source)  # mostly right, and then the library of the other one need not be read
     except WorkflowError as error:
         errors[likely] = error
-    candidates = languages_of(source.text)
-    for one in candidates:
+    for one in languages_of(source.text):
         if one != likely:
             try:
                 return _checked(one, source)
             except WorkflowError as error:
                 errors[one] = error
-    raise errors[candidates[0]]
+    raise errors[language_of(source.text)]
 
 
 def _checked(language: str, source: Source) -> Program:
@@ -63,6 +65,11 @@ def library(language: str) -> Library:
     from amfs.swift.library_t import T
 
     return T
+
+
+def language_of(text: str) -> str:
+    """Of a script that is wrong in both: the likelier."""
+    return languages_of(text)[0]
 
 
 def languages_of(text: str) -> list[str]:

@@ -94,7 +94,7 @@ def test_files_that_nothing_names_any_more_leave_the_memory(amfs: Run, tmp_path:
 
 
 def test_a_deadlock_is_an_error_and_no_hang(amfs: Run, tmp_path: Path) -> None:
-    (tmp_path / "x.swift").write_text("int A[];\nint n = size(A);\nA[n] = 1;\ntrace(n);\n")
+    (tmp_path / "x.swift").write_text("int A[];\nint n = count(A); (int o) count(int B[]) { o = size(B); }\nA[n] = 1;\ntrace(n);\n")
     ended = amfs("run", "--local", "x.swift")
     assert ended.returncode == 1
     assert "stuck" in ended.stderr and "A is never closed" in ended.stderr
@@ -237,3 +237,15 @@ def test_an_interrupt_ends_what_the_script_itself_has_started(tmp_path: Path) ->
     assert process.stderr is not None
     process.stderr.close()
     assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+def test_an_unknown_program_is_told_before_anything_runs(amfs: Run, tmp_path: Path) -> None:
+    apps = "".join(f'app (file o) f{n}(file i) {{ "no-such-program-{n}" i o; }}\n' for n in range(4))
+    text = 'app (file o) first() { "touch" o; }\n' + apps + '(file o) unused(file i) { o = f3(i); }\n'
+    text += 'file a<"a.txt"> = first();\nfile b = f0(a);\nif (filename(a) == "x") { file c = f1(a); trace(filename(c)); }\n'
+    (tmp_path / "x.swift").write_text(text)
+    ended = amfs("run", "--local", "x.swift")
+    assert ended.returncode == 1
+    assert "x.swift:2:27: the program 'no-such-program-0' of the app f0 was not found" in ended.stderr
+    assert not any(f"no-such-program-{n}" in ended.stderr for n in (1, 2, 3))
+    assert not (tmp_path / "a.txt").exists()

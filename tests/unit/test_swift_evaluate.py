@@ -242,7 +242,7 @@ def test_deep_expressions() -> None:
 
 
 def test_a_deadlock_names_what_nobody_assigns_and_who_waits() -> None:
-    found = evaluate("int A[];\nint n = size(A);\nA[n] = 1;\ntrace(n);")
+    found = evaluate("int A[];\nint n = count(A); (int o) count(int B[]) { o = size(B); }\nA[n] = 1;\ntrace(n);")
     assert "stuck" in found.error and "A is never closed" in found.error and "line 2" in found.error
 
 

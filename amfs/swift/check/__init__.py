@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from amfs.swift.builtins import Library
 from amfs.swift.check.assignments import Assignments
+from amfs.swift.check.deadlocks import Deadlocks
 from amfs.swift.check.expressions import Expressions
 from amfs.swift.check.names import Functions, Types
 from amfs.swift.check.statements import Statements
@@ -24,7 +25,10 @@ def check(program: Program, library: Library) -> None:
         types.check_all()
         statements.program(program)
         if not mistakes:
-            Assignments(program, statements, expressions.reads, mistakes).check()
+            assignments = Assignments(program, statements, expressions.reads, mistakes)
+            assignments.check()
+        if not mistakes:
+            Deadlocks(program, assignments.of_loops, mistakes).check()
 
     try:
         deep(work)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from amfs.swift.check.fitting import Bindings, converted, fit_node, substituted
+from amfs.swift.check.fitting import PROMOTION, WHATEVER, Bindings, converted, fit_node, substituted
 from amfs.swift.check.names import Frame, Functions, Types
+from amfs.swift.library_t.unix import UNIX
 from amfs.swift.source import Mistake
 from amfs.swift.tree import Annotation, Call, Expression, Function
-from amfs.swift.types import ANY, FLOAT, INT, STRING, VOID, Struct, Type
+from amfs.swift.types import ANY, FLOAT, INT, STRING, URL, VOID, Struct, Type, base_of
 
 #: Annotations whose value is computed when the call is made; those of others are words.
 COMPUTED = {"prio": (INT, FLOAT), "priority": (INT, FLOAT), "location": (), "soft_location": (), "hard_location": ()}
@@ -44,6 +45,9 @@ class Calls:
         self.functions = functions
         self.outputs: dict[Call, list[Type]] = {}  # of calls with several
         self.targets: dict[Call, int] = {}  # variables that take them, if not one
+        self.caller: Function | None = None
+        self.calls: dict[Function | None, list[Function]] = {}  # under no condition
+        self.keywords_are_optional = False  # only parameters with a default may be given by name, as in Swift/T
 
     def exists(self, name: str) -> bool:
         return bool(self.functions.own(name) or self.functions.library(name))
@@ -67,6 +71,10 @@ class Calls:
             raise self.misfit(call, own or library)
         function, arguments, bound = found
         call.function, call.arguments, call.named = function, arguments, []
+        if frame.branches is None:
+            self.calls.setdefault(self.caller, []).append(function)
+        if function.app is not None and any(base_of(one.type or ANY) == URL for one in function.outputs):
+            raise Mistake(call.at, f"the app {name} makes a file at a URL, which is not possible", "return a file, and send it by an app")
         outputs = [substituted(one.type or ANY, bound) for one in function.outputs]
         call.type = outputs[0] if outputs else None
         if len(outputs) > 1:
@@ -74,6 +82,15 @@ class Calls:
         if not outputs:
             call.type = VOID
         return call
+
+    def mark_called(self) -> None:
+        """From the top level on."""
+        todo: list[Function | None] = [None]
+        while todo:
+            for function in self.calls.get(todo.pop(), ()):
+                if not function.called and function.builtin is None:
+                    function.called = True
+                    todo.append(function)
 
     def annotations(self, annotations: list[Annotation], frame: Frame) -> None:
         for one in annotations:
@@ -103,6 +120,8 @@ class Calls:
         at = call.at._replace(end=call.at.start + len(call.name))
         if call.name in self.functions.refused:
             return Mistake(at, f"{call.name} does not exist here: {self.functions.refused[call.name]}")
+        if self.keywords_are_optional and f" {call.name}(" in UNIX:
+            return Mistake(at, f"there is no function {call.name!r}", "did you mean: import unix;")
         return Mistake(at, f"there is no function {call.name!r}", self.functions.suggest(call.name))
 
     # ── which one ──────────────────────────────────────────────────────────────────────────────────
@@ -117,6 +136,7 @@ class Calls:
 
     def cheapest(self, call: Call, candidates: list[Function]) -> tuple[Function, list[Expression], Bindings] | None:
         best: tuple[int, Function, list[Expression], Bindings] | None = None
+        rival: Function | None = None
         for function in candidates:
             arguments = self.arranged(call, function)
             if arguments is None:
@@ -131,9 +151,15 @@ class Calls:
             else:
                 cost += any(one.variable for one in function.inputs)  # one that names each parameter is meant rather
                 if best is None or cost < best[0]:
-                    best = cost, function, arguments, bound
+                    best, rival = (cost, function, arguments, bound), None
+                elif cost == best[0] and PROMOTION <= cost < WHATEVER and function.builtin is None and len(function.inputs) > 1:
+                    rival = function
         if best is None:
             return None
+        if rival is not None:
+            given = ", ".join(str(one.type) for one in call.arguments)
+            hint = f"it may be {described(best[1])} or {described(rival)}: convert an argument"
+            raise Mistake(call.at, f"{call.name}({given}) may mean several functions", hint)
         _, function, arguments, bound = best
         wanted_types = [substituted(wanted, bound) for wanted in self.wanted(function, len(arguments))]
         made = []
@@ -157,6 +183,8 @@ class Calls:
             return None
         named = dict(call.named)
         if len(named) != len(call.named):
+            return None
+        if self.keywords_are_optional and any(one.name in named and one.default is None for one in fixed):
             return None
         found: list[Expression] = call.arguments[: len(fixed)]
         found = list(found)
@@ -184,6 +212,11 @@ class Calls:
         for name, value in call.named:
             if name not in [one.name for one in inputs]:
                 return Mistake(value.at, f"{call.name} has no parameter {name!r}", f"it is {described(function)}")
+            formal = next(one for one in inputs if one.name == name)
+            if self.keywords_are_optional and formal.default is None:
+                return Mistake(value.at, f"the parameter {name!r} of {call.name} has no default: it is given without its name")
+            if name in [one.name for one in inputs[: len(call.arguments)]]:
+                return Mistake(value.at, f"the parameter {name!r} of {call.name} is given twice")
         arguments = self.arranged(call, function)
         if arguments is None:
             least = sum(one.default is None and not one.variable for one in inputs)

@@ -27,12 +27,17 @@ from amfs.swift.tree import (
     Tuple,
     Unary,
 )
-from amfs.swift.types import ANY, AUTO, BOOLEAN, FLOAT, INT, STRING, Array, Struct, Type, base_of
+from amfs.swift.types import ANY, AUTO, BOOLEAN, FLOAT, INT, LOCATION, STRING, Array, Struct, Type, base_of
 
 NUMBERS = (INT, FLOAT)
 
+HINT_TUPLE = "several values in parentheses stand after '%', or where several variables are assigned"
+
 #: Arrays in arrays: types are compared level by level.
 ARRAYS_MAX = 100
+
+#: What a location is made of -> the function of the library that tells it.
+LOCATION_PARTS = {"rank": "rankFromLocation", "strictness": "locationStrictness", "accuracy": "locationAccuracy"}
 
 #: A part of a variable: ".field", "[key]" of a literal key, "[]" of any other.
 Path = tuple[str, ...]
@@ -81,6 +86,7 @@ class Expressions:
         self.types = types
         self.mistakes = mistakes
         self.calls = Calls(self, functions)
+        self.calls.keywords_are_optional = not self.k
         self.reads: list[Read] = []
         self.declare_late: Callable[[Frame, str], Symbol | None] = lambda frame, name: None
         self._constants = {name: (type, value) for type, name, value in library.constants}
@@ -100,6 +106,8 @@ class Expressions:
     def check(self, node: Expression, frame: Frame) -> Expression:
         """The node to take in its place. A mistake in it is told, and its type is then ANY."""
         known = node.type is not None
+        if isinstance(node, Tuple) and not known:
+            self.mistakes.append(Mistake(node.at, "one value is wanted here, and these are several", HINT_TUPLE))
         node = self.check_whole(node, frame)
         if not known and isinstance(node, Call) and node.function is not None and len(node.function.outputs) != 1:
             count = len(node.function.outputs)
@@ -189,8 +197,14 @@ class Expressions:
     # ── parts of variables ─────────────────────────────────────────────────────────────────────────
 
     def part(self, node: Index | Member, frame: Frame) -> Expression:
-        if not rooted(node):
+        variable = rooted(node)
+        if not variable:
             node.base = self.check(node.base, frame)
+        if isinstance(node, Member) and node.name in LOCATION_PARTS:
+            type_ = self.reference(node.base, frame) if variable else node.base.type
+            if type_ == LOCATION:
+                return self.check(Call(node.at, LOCATION_PARTS[node.name], [node.base]), frame)
+        if not variable:
             self.step(node, frame)
             return node
         self.reference(node, frame)
@@ -271,7 +285,8 @@ class Expressions:
             chain.append(chain[-1].left)
         chain[-1].left = self.check(chain[-1].left, frame)
         for one in reversed(chain):
-            one.right = self.check(one.right, frame)
+            several = isinstance(one.right, Tuple) and one.operator == "%"
+            one.right = self.check_whole(one.right, frame) if several else self.check(one.right, frame)
             try:
                 self.operation(one)
             except Mistake as mistake:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amfs.swift.tree import ArrayLiteral, Convert, Expression, Literal, Range
-from amfs.swift.types import ANY, AUTO, FILE, FLOAT, INT, URL, Array, Bag, Parameter, Struct, Subtype, Type, Union
+from amfs.swift.types import ANY, AUTO, EXTERNAL, FLOAT, INT, VOID, Array, Bag, Parameter, Struct, Subtype, Type, Union
 
 #: What a fit costs: of several functions the one that costs least is meant.
 EXACT, SUBTYPE, UNION, PROMOTION, WHATEVER = 0, 1, 1, 10, 30
@@ -51,7 +51,7 @@ def fit(actual: Type, wanted: Type, bound: Bindings, promote: bool = True) -> in
     if isinstance(actual, Subtype):
         cost = fit(actual.base, wanted, bound, promote)
         return None if cost is None else cost + SUBTYPE
-    if actual == URL and wanted == FILE:
+    if actual == EXTERNAL and wanted == VOID:
         return SUBTYPE
     if isinstance(actual, Struct) and isinstance(wanted, Struct):
         return EXACT if actual.name == wanted.name else None

@@ -44,12 +44,18 @@ from amfs.swift.types import (
     Subtype,
     Type,
     Union,
+    base_of,
 )
 
 BASIC: dict[str, Type] = {
     str(one): one for one in (INT, FLOAT, STRING, BOOLEAN, VOID, FILE, BLOB, URL, EXTERNAL, LOCATION)
 }
 KEYS = (INT, STRING, FLOAT, BOOLEAN)
+
+
+def can_be_key(type: Type) -> bool:
+    return base_of(type) in (*KEYS, ANY) or isinstance(type, Parameter)
+
 
 _NAME_OF_SIGNATURE = re.compile(r"\s*(?:<[^>]*>\s*)?(?:\([^)]*\)\s*)?(\w+)\s*\(")
 
@@ -190,6 +196,8 @@ class Types:
             if key is not None and key.name == "auto":
                 return Array(self.resolve(element, parameters, wide), AUTO)
             key_type = INT if key is None else self.resolve(key, parameters, wide)
+            if not can_be_key(key_type):
+                raise Mistake(key.at if key is not None else name.at, f"a value of type {key_type} cannot be a key")
             return Array(self.resolve(element, parameters, wide), key_type)
         if name.name == "bag":
             assert name.parts[0] is not None
@@ -201,6 +209,11 @@ class Types:
         if name.name == "any" and wide:
             return ANY
         return self.named(name.name, name.at)
+
+    def defined_at(self, name: str) -> At | None:
+        """Where the program defines it."""
+        definition = self._definitions.get(name)
+        return None if definition is None or definition.at.source.name == "(library)" else definition.at
 
     def names(self) -> list[str]:
         return [*self._known, *self._definitions]

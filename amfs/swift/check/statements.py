@@ -10,8 +10,8 @@ from typing import Any
 
 from amfs.swift.check.expressions import Expressions, place
 from amfs.swift.check.fitting import fit
-from amfs.swift.check.names import Frame, Types, resolve_formal
-from amfs.swift.source import At, Mistake
+from amfs.swift.check.names import Frame, Types, can_be_key, resolve_formal
+from amfs.swift.source import At, Mistake, suggestion
 from amfs.swift.tree import (
     Assign,
     Block,
@@ -50,6 +50,9 @@ from amfs.swift.types import (
     base_of,
     is_file,
 )
+
+#: Functions of Swift/T that no script imports.
+ALWAYS_THERE = frozenset(("trace", "size", "contains", "range", "strcat", "filename", "input", "input_file"))
 
 
 class Statements:
@@ -95,6 +98,8 @@ class Statements:
         self.expressions.hidden = lambda name: frame.names.get(name)  # type: ignore[method-assign]
         for function in program.functions:
             self.formals(function)
+            if not self.k and (other := self.types.defined_at(function.name)) is not None:
+                self.tell(Mistake(function.at, f"{function.name} is the name of a type, too", f"the type is at {other}"))
         self.names_of(body.statements, frame)
         for function in program.functions:
             for formal in function.inputs:
@@ -104,7 +109,9 @@ class Statements:
                     )
         self.statements(body.statements, frame)
         for function in program.functions:
+            self.expressions.calls.caller = function
             self.function(function)
+        self.expressions.calls.mark_called()
 
     def formals(self, function: Function) -> None:
         names: set[str] = set()
@@ -120,7 +127,24 @@ class Statements:
         for formal in function.inputs[:-1]:
             if formal.variable:
                 self.tell(Mistake(formal.at, "only the last parameter may stand for several arguments"))
+        self.defaults(function)
         self.same_signature(function)
+
+    def defaults(self, function: Function) -> None:
+        for formal in function.outputs:
+            if formal.default is not None:
+                self.tell(Mistake(formal.at, f"the output {formal.name!r} cannot have a default"))
+            elif formal.variable:
+                self.tell(Mistake(formal.at, f"the output {formal.name!r} cannot stand for several values"))
+        optional = ""
+        for formal in function.inputs:
+            if formal.variable and formal.default is not None:
+                self.tell(Mistake(formal.at, f"{formal.name!r} stands for several arguments, so it cannot have a default"))
+            elif formal.default is not None:
+                optional = formal.name
+            elif optional and not formal.variable and not self.k:
+                message = f"{formal.name!r} has no default, and it stands after {optional!r}, which has one"
+                self.tell(Mistake(formal.at, message, "parameters with a default stand last"))
 
     def same_signature(self, function: Function) -> None:
         for other in self.expressions.calls.functions.own(function.name):
@@ -254,9 +278,18 @@ class Statements:
         if before is not None:
             hint = f"the first declaration is at {before.at}"
             self.tell(Mistake(declare.at, f"variable {declare.name!r} is declared a second time", hint))
+        if declare.is_global and not self.k:
+            self.global_clash(declare)
         declare.symbol = home.add(declare.name, type_, declare.at, declare.mapping)
         assert home.block is not None
         home.block.declares.append(declare.symbol)
+
+    def global_clash(self, declare: Declare) -> None:
+        functions = self.expressions.calls.functions
+        own = functions.own(declare.name)
+        if own or declare.name in ALWAYS_THERE:
+            where = f"it is at {own[0].at}" if own else "it is a function of the library"
+            self.tell(Mistake(declare.at, f"{declare.name!r} is the name of a function, too", where))
 
     def declare_late(self, frame: Frame, name: str) -> Symbol | None:
         """A variable that an assignment declares, with the type of what is assigned."""
@@ -273,6 +306,8 @@ class Statements:
             if not isinstance(target, Index):
                 raise Mistake(statement.at, f"{name!r} is not declared, and its type cannot be told from a field")
             target.index = self.expressions.check(target.index, frame)
+            if not can_be_key(target.index.type or ANY):
+                raise Mistake(target.index.at, f"a value of type {target.index.type} cannot be a key")
             type_ = Array(type_, base_of(target.index.type or INT))
             target = target.base
         symbol = frame.add(name, type_, target.at)
@@ -312,9 +347,27 @@ class Statements:
             if type_ not in (STRING, ANY):
                 self.tell(Mistake(mapping.name.at, f"the name of a file is a string, and this is of type {type_}"))
         mapping.parameters = [(key, self.expressions.check(value, frame)) for key, value in mapping.parameters]
+        if mapping.mapper:
+            self.mapper(mapping)
         if not self.k and not is_file(symbol.type) and symbol.type != ANY:
             hint = "map each element in the loop that makes it" if isinstance(symbol.type, Array) else ""
             self.tell(Mistake(mapping.at, f"only files have names: {symbol.name!r} is of type {symbol.type}", hint))
+
+    def mapper(self, mapping: Mapping) -> None:
+        from amfs.swift import mappers  # few programs have them
+
+        name = mappers.normal(mapping.mapper)
+        if name not in mappers.PARAMETERS:
+            hint = suggestion(mapping.mapper, mappers.NAMES) or f"there are {', '.join(mappers.NAMES)}"
+            self.tell(Mistake(mapping.at, f"there is no mapper {mapping.mapper!r}", hint))
+            return
+        known, needed = mappers.PARAMETERS[name], mappers.NEEDED.get(name, "")
+        for key, value in mapping.parameters:
+            if known is not None and key not in known:
+                hint = suggestion(key, known) or f"it has {', '.join(sorted(known))}"
+                self.tell(Mistake(value.at, f"{mapping.mapper} has no parameter {key!r}", hint))
+        if needed and needed not in [key for key, _ in mapping.parameters]:
+            self.tell(Mistake(mapping.at, f"the parameter {needed!r} of {mapping.mapper} is missing"))
 
     def values(self, assign: Assign, frame: Frame) -> list[Type]:
         """Types of what is assigned, one for each target."""

@@ -2,10 +2,10 @@
 
 import re
 
-from amfs.swift.library_k import data, numbers, output, strings, system
+from amfs.swift.library_k import checks, data, data_v2, numbers, output, strings, system
 from amfs.swift.library_k.registry import K
 
-__all__ = ["K", "data", "numbers", "output", "strings", "system"]
+__all__ = ["K", "checks", "data", "data_v2", "numbers", "output", "strings", "system"]
 
 
 def _add_lower_case() -> None:

@@ -15,7 +15,7 @@ from amfs.swift.requests import FileValue, ReadFile, Request, WriteFile
 from amfs.swift.types import ANY, BOOLEAN, FLOAT, INT, STRING, Array, Struct, Type, base_of, is_file
 
 
-def _text(value: Any) -> Generator[Request, Any, tuple[str, str]]:
+def text_of(value: Any) -> Generator[Request, Any, tuple[str, str]]:
     """(name, content)."""
     name = names_in(value)[0]
     data: bytes = yield ReadFile(name)
@@ -46,9 +46,9 @@ def scalar(text: str, type: Type, where: str) -> Any:
 # ── readData ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@K.asking("(any o) readData(any f)", "(any o) readdata2(any f)")
+@K.asking("(any o) readData(any f)")
 def read_data(f: Any, o: Type) -> Generator[Request, Any, Any]:
-    name, text = yield from _text(f)
+    name, text = yield from text_of(f)
     wanted = base_of(o)
     lines = text.splitlines()
     if isinstance(wanted, Struct):
@@ -69,13 +69,13 @@ def read_data(f: Any, o: Type) -> Generator[Request, Any, Any]:
 @K.asking("(int o) extractInt(any f)")
 def extract_int(f: Any) -> Generator[Request, Any, Any]:
     """The older name of readData for one number."""
-    name, text = yield from _text(f)
+    name, text = yield from text_of(f)
     return scalar(text, INT, name)
 
 
 @K.asking("(float o) extractFloat(any f)")
 def extract_float(f: Any) -> Generator[Request, Any, Any]:
-    name, text = yield from _text(f)
+    name, text = yield from text_of(f)
     return scalar(text, FLOAT, name)
 
 
@@ -90,14 +90,18 @@ def _rows(lines: list[str], struct: Struct, name: str) -> list[dict[str, Any]]:
         raise Failure(f"{name}:1: the field {missing[0]!r} of {struct} is missing")
     rows = []
     for number, line in enumerate(lines[1:], 2):
-        values = line.split()
-        if not values:
-            continue
-        if len(values) != len(columns):
-            raise Failure(f"{name}:{number}: {len(values)} values for {len(columns)} fields")
-        given = dict(zip(columns, values, strict=True))
-        rows.append({field: scalar(given[field], type, f"{name}:{number}") for field, type in struct.fields})
+        if values := line.split():
+            rows.append(row_of(struct, columns, values, f"{name}:{number}"))
     return rows
+
+
+def row_of(struct: Struct, columns: list[str], values: list[str], where: str) -> dict[str, Any]:
+    if len(values) != len(columns):
+        raise Failure(f"{where}: {len(values)} values for {len(columns)} fields")
+    given = dict(zip(columns, values, strict=True))
+    if missing := [field for field, _ in struct.fields if field not in given]:
+        raise Failure(f"{where}: the field {missing[0]!r} of {struct} is missing")
+    return {field: scalar(given[field], type, where) for field, type in struct.fields}
 
 
 # ── readStructured ─────────────────────────────────────────────────────────────────────────────────
@@ -105,16 +109,22 @@ def _rows(lines: list[str], struct: Struct, name: str) -> list[dict[str, Any]]:
 _SETTING = re.compile(r"\s*(\S+?)\s*=\s*(.*?)\s*")
 
 
-@K.asking("(any o) readStructured(any f)")
+@K.asking("(any o) readStructured(any f)", "(any o) readData2(any f)")
 def read_structured(f: Any, o: Type) -> Generator[Request, Any, Any]:
-    """Lines ``path = value``."""
-    name, text = yield from _text(f)
+    name, text = yield from text_of(f)
+    return from_settings(name, text, o)
+
+
+def from_settings(name: str, text: str, o: Type) -> Any:
+    """Lines ``path = value``, or ``$ = value`` for a single value."""
     whole: Any = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         where = f"{name}:{number}"
         match = _SETTING.fullmatch(line)
+        if match and match[1] == "$" and not isinstance(base_of(o), Array | Struct):
+            return scalar(match[2].strip('"'), o, where)
         path = parse_path(match[1]) if match else None
         if match is None or not path:
             raise Failure(f"{where}: a line is 'path = value', and not {line.strip()[:80]!r}")
@@ -189,7 +199,7 @@ def _line(values: Any) -> str:
 @K.asking("(any o) readCSV(any f)")
 def read_csv(f: Any, o: Type) -> Generator[Request, Any, Any]:
     """As readData, with commas."""
-    name, text = yield from _text(f)
+    name, text = yield from text_of(f)
     wanted = base_of(o)
     element = base_of(wanted.element) if isinstance(wanted, Array) else None
     if not isinstance(element, Struct):

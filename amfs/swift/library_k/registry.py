@@ -7,5 +7,3 @@ from amfs.swift.builtins import Library
 K = Library()
 
 K.refused["java"] = "methods of Java cannot be called here; run java by an app function"
-for _name in ("readData2", "vdl:readdata"):
-    K.refused[_name] = "it was renamed long ago: use readData"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from amfs.swift.builtins import Failure
@@ -15,7 +16,10 @@ def strcat(*parts: Any) -> str:
     return "".join(map(text_k, parts))
 
 
-@K.function("(string o) regexp(string input, string pattern, string transform)", "(string o) replaceAllRe(string s, string re, string new)")
+@K.function(
+    "(string o) regexp(string input, string pattern, string transform)",
+    "(string o) replaceAllRe(string s, string findRe, string replacementRe)",
+)
 def regexp(text: str, pattern: str, transform: str) -> str:
     return substituted(pattern, transform, text)
 
@@ -28,7 +32,44 @@ def strcut(text: str, pattern: str) -> str:
     return match[1] or ""
 
 
-@K.function("(string o[]) strsplit(string input, string pattern)", "(string o[]) splitRe(string input, string pattern)")
+@K.function("(string o) replaceAllRe(string s, string findRe, string replacementRe, int start, int end)")
+def replace_re_within(text: str, pattern: str, transform: str, start: int, end: int) -> str:
+    _within(text, start, end, "replaceAllRe")
+    return text[:start] + substituted(pattern, transform, text[start:end]) + text[end:]
+
+
+@K.function("(string o[]) findAllRe(string s, string re)")
+def find_all_re(text: str, pattern: str) -> dict[int, str]:
+    """The match, and what its groups have found."""
+    match = compiled(pattern).search(text)
+    return {} if match is None else dict(enumerate([match[0], *(group or "" for group in match.groups())]))
+
+
+def _within(text: str, start: int, end: int, what: str) -> None:
+    if not 0 <= start <= end <= len(text):
+        raise Failure(f"{what}: from {start} to {end} is no part of {len(text)} characters")
+
+
+@K.function("(string o[]) splitRe(string s, string regexp, int maxSplit)")
+def split_re_at_most(text: str, pattern: str, most: int) -> dict[int, str]:
+    """The last part is the rest."""
+    parts: list[str] = []
+    at = 0
+    for match in compiled(pattern).finditer(text):
+        if len(parts) + 1 >= most:
+            break
+        if match.end():
+            parts.append(text[at : match.start()])
+            at = match.end()
+    return dict(enumerate([*parts, text[at:]]))
+
+
+@K.function("(string o[]) split(string s, string delimiter, int maxSplit)")
+def split_at_most(text: str, delimiter: str, most: int) -> dict[int, str]:
+    return split_re_at_most(text, f"(?:{re.escape(delimiter)})+", most) if delimiter else {0: text}
+
+
+@K.function("(string o[]) strsplit(string input, string pattern)", "(string o[]) splitRe(string s, string regexp)")
 def strsplit(text: str, pattern: str) -> dict[int, str]:
     """Empty strings at the end are left out, as Java does, and one before a match of nothing at the beginning."""
     parts, at = [], 0
@@ -44,7 +85,8 @@ def strsplit(text: str, pattern: str) -> dict[int, str]:
 
 @K.function("(string o[]) split(string s, string delimiter)")
 def split(text: str, delimiter: str) -> dict[int, str]:
-    return dict(enumerate(text.split(delimiter) if delimiter else list(text)))
+    """Delimiters that follow each other count as one."""
+    return dict(enumerate(re.split(f"(?:{re.escape(delimiter)})+", text) if delimiter else list(text)))
 
 
 @K.function('(string o) strjoin(any array, string delimiter="")', '(string o) join(any array, string delimiter="")')
@@ -57,6 +99,20 @@ def strjoin(items: Any, delimiter: str) -> str:
 @K.function("(int o) strstr(string s, string sub)", "(int o) indexOf(string s, string sub, int start=0)")
 def strstr(text: str, sub: str, start: int = 0) -> int:
     return text.find(sub, max(0, start))
+
+
+@K.function("(int o) indexOf(string s, string find, int start, int end)")
+def index_within(text: str, sub: str, start: int, end: int) -> int:
+    _within(text, start, end, "indexOf")
+    return text.find(sub, start, end)
+
+
+@K.function("(int o) lastIndexOf(string s, string find, int start)", "(int o) lastIndexOf(string s, string find, int start, int end)")
+def last_index_before(text: str, sub: str, start: int, end: int = 0) -> int:
+    """Backwards from ``start`` (-1: from the end) to ``end``."""
+    start = len(text) if start == -1 else start
+    _within(text, end, start, "lastIndexOf")
+    return text.rfind(sub, end, start + len(sub))
 
 
 @K.function("(int o) lastIndexOf(string s, string sub)")
@@ -104,6 +160,12 @@ def replace_all(text: str, old: str, new: str) -> str:
     return text.replace(old, new) if old else text
 
 
+@K.function("(string o) replaceAll(string s, string find, string replacement, int start, int end)")
+def replace_within(text: str, old: str, new: str, start: int, end: int) -> str:
+    _within(text, start, end, "replaceAll")
+    return text[:start] + replace_all(text[start:end], old, new) + text[end:]
+
+
 @K.function("(boolean o) matches(string s, string pattern)")
 def matches(text: str, pattern: str) -> bool:
     return compiled(pattern).fullmatch(text) is not None
@@ -129,6 +191,13 @@ def to_int(value: Any) -> int:
             raise Failure(f"could not convert {text_k(value)} to int")
         return int(value)
     return parse_int(value) if isinstance(value, str) else int(value)
+
+
+@K.function("(int o) parseInt(string s, int base)")
+def to_int_with_base(text: str, base: int) -> int:
+    if not 2 <= base <= 36:
+        raise Failure(f"parseInt: a base is from 2 to 36, and not {base}")
+    return parse_int(text, base)
 
 
 @K.function("(float o) toFloat(any value)", "(float o) parseFloat(string value)")

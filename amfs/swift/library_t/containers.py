@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from amfs.swift.builtins import Failure
 from amfs.swift.formats import text_t
 from amfs.swift.library_t.registry import T
+from amfs.swift.patterns import compiled
 
 
 @T.function(
     "<K, T> (int o) size(T A[K])",
     "<T> (int o) size(bag<T> A)",
+    "<T> (int o) bag_size(bag<T> A)",
+    "<T> (int o) bagSize(bag<T> A)",
     "<K, T> (int o) length(T A[K])",
 )
 def size(items: Any) -> int:
@@ -45,12 +49,41 @@ def keys_integer(items: dict[int, Any]) -> dict[int, int]:
     return dict(enumerate(items))
 
 
-@T.function("(int o[]) range(int start, int end, int step=1)", "(int o[]) rangestep(int start, int end, int step)")
+@T.function(
+    "(int o[]) range(int start, int end, int step=1)", "(int o[]) range_step(int start, int end, int step)",
+    "(int o[]) rangestep(int start, int end, int step)",
+)
 def whole_range(start: int, end: int, step: int) -> dict[int, int]:
     """Inclusive, as [start:end:step]."""
     if step == 0:
         raise Failure(f"range({start}, {end}, 0): the step must not be zero")
     return dict(enumerate(range(start, end + (1 if step > 0 else -1), step)))
+
+
+@T.function("(float o[]) range_float(float start, float end)", "(float o[]) range_float_step(float start, float end, float step)")
+def range_float(start: float, end: float, step: float = 1.0) -> dict[int, float]:
+    if not step or not all(map(math.isfinite, (start, end, step))):
+        raise Failure(f"range_float({text_t(start)}, {text_t(end)}, {text_t(step)}): this range has no end")
+    count = math.floor((end - start) / step + 1e-9) + 1
+    return {index: start + index * step for index in range(max(0, count))}
+
+
+@T.function(
+    "(string o[]) pick_integer_string(string A[], int indices[])", "(string o[]) pick_stable_integer_string(string A[], int indices[])"
+)
+def pick(items: dict[int, str], indices: dict[int, int]) -> dict[int, str]:
+    """The elements at these indices, in the order of the indices."""
+    for index in indices.values():
+        if index not in items:
+            raise Failure(f"pick_integer_string: the array has no element {index}")
+    return dict(enumerate(items[index] for index in indices.values()))
+
+
+@T.function("(string o[]) pick_regexp(string pattern, string A[])")
+def pick_regexp(pattern: str, items: dict[int, str]) -> dict[int, str]:
+    """The elements in which the pattern is found."""
+    fits = compiled(pattern).search
+    return dict(enumerate(item for item in items.values() if fits(item)))
 
 
 def representation(value: Any) -> str:
@@ -73,6 +106,8 @@ def array_repr(items: Any) -> dict[Any, str]:
 
 
 @T.function("<T> (T o) ternary(boolean condition, T yes, T no)", "<T> (T o) ternary(int condition, T yes, T no)")
+@T.function("(int o) ternary_integer(boolean condition, int yes, int no)")
+@T.function("(string o) ternary_string(boolean condition, string yes, string no)")
 def ternary(condition: Any, yes: Any, no: Any) -> Any:
     return yes if condition else no
 
@@ -80,6 +115,11 @@ def ternary(condition: Any, yes: Any, no: Any) -> Any:
 @T.function("(void v) makeVoid()", "(void v) make_void()", "(void v) propagate(any... x)")
 def make_void(*_: Any) -> None:
     return None
+
+
+@T.function("(boolean o) xor(boolean a, boolean b)")
+def xor(a: bool, b: bool) -> bool:
+    return a != b
 
 
 @T.function("(int o) zero(void v)")

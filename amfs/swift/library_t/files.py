@@ -10,10 +10,13 @@ from amfs.swift.builtins import Failure
 from amfs.swift.formats import text_t
 from amfs.swift.library_t.registry import T
 from amfs.swift.names import directory_of, last_part, split_extension
-from amfs.swift.requests import Clock, FileValue, Glob, Random, ReadFile, Remove, Request, Stat, Status, WriteFile
+from amfs.swift.requests import Clock, Execute, Executed, FileValue, Glob, Random, ReadFile, Remove, Request, Stat, Status, WriteFile
+
+#: Floats in a blob of zeros.
+FLOATS_MAX = 1 << 27
 
 
-@T.asking("(file o) input(string name)", "(file o) input_file(string name)")
+@T.asking("(file o) input(string name)", "(file o) input_file(string name)", "(file o) unsafe_uncached_input_file(string name)")
 def input_file(name: str, o: FileValue) -> Generator[Request, Any, FileValue]:
     if (yield Stat(name)) is None:
         raise Failure(f"input file {name!r} does not exist")
@@ -30,7 +33,7 @@ def glob(pattern: str) -> Generator[Request, Any, dict[int, FileValue]]:
     return {index: FileValue(name) for index, name in enumerate((yield Glob(pattern)))}
 
 
-@T.naming("(string o) filename(file f)", "(string o) filename(url f)")
+@T.naming("(string o) filename(file f)", "(string o) filename(url f)", "(string o) urlname(url f)")
 def filename(f: FileValue) -> str:
     return f.name
 
@@ -73,7 +76,10 @@ def write(s: str, o: FileValue) -> Generator[Request, Any, FileValue]:
     return o
 
 
-@T.asking("(file o) write_array_string(string A[], int chunk=0)", "(file o) write_lines(string A[], int chunk=0)")
+@T.asking(
+    "(file o) write_array_string(string A[], int chunk=0)", "(file o) write_lines(string A[], int chunk=0)",
+    "(file o) write_array_string_ordered(string A[], int chunk=0)",
+)
 def write_lines(lines: dict[int, str], chunk: int, o: FileValue) -> Generator[Request, Any, FileValue]:
     yield WriteFile(o.name, _encoded("".join(f"{line}\n" for line in lines.values())))
     return o
@@ -87,6 +93,22 @@ def file_lines(f: FileValue, comment: str) -> Generator[Request, Any, dict[int, 
     return dict(enumerate(line for line in lines if line))
 
 
+@T.asking('(string o[]) file_chunks(file f, string delimiter="----", string comment="#")')
+def file_chunks(f: FileValue, delimiter: str, comment: str) -> Generator[Request, Any, dict[int, str]]:
+    """What lies between lines that are the delimiter, without comments and blank lines."""
+    text = yield from _content(f)
+    comment = comment.strip()
+    chunks: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        line = line.split(comment, 1)[0] if comment else line
+        if line == delimiter:
+            chunks.append([])
+        elif line:
+            chunks[-1].append(line)
+    found = ("\n".join(lines).strip() for lines in chunks)
+    return dict(enumerate(chunk for chunk in found if chunk))
+
+
 @T.asking("(blob o) blob_read(file f)")
 def blob_read(f: FileValue) -> Generator[Request, Any, bytes]:
     return bytes((yield ReadFile(f.name)))
@@ -98,19 +120,31 @@ def blob_write(b: bytes, o: FileValue) -> Generator[Request, Any, FileValue]:
     return o
 
 
-@T.function("(blob o) blob_from_floats(float A[])")
+@T.function("(blob o) blob_from_floats(float A[])", "(blob o) floats2blob(float A[])")
 def blob_from_floats(items: dict[int, float]) -> bytes:
     return struct.pack(f"={len(items)}d", *items.values())
 
 
-@T.function("(float o[]) floats_from_blob(blob b)")
+@T.function("(float o[]) floats_from_blob(blob b)", "(float o[]) blob2floats(blob b)")
 def floats_from_blob(b: bytes) -> dict[int, float]:
     if len(b) % 8:
         raise Failure(f"floats_from_blob: {len(b)} bytes are not a whole number of floats")
     return dict(enumerate(struct.unpack(f"={len(b) // 8}d", b)))
 
 
-@T.function("(blob o) blob_from_ints(int A[])")
+@T.function("(blob o) blob_null()")
+def blob_null() -> bytes:
+    return b""
+
+
+@T.function("(blob o) blob_zeroes_float(int n)")
+def blob_zeroes_float(n: int) -> bytes:
+    if not 0 <= n <= FLOATS_MAX:
+        raise Failure(f"blob_zeroes_float({n}): the number is from 0 to {FLOATS_MAX}")
+    return bytes(8 * n)
+
+
+@T.function("(blob o) blob_from_ints(int A[])", "(blob o) ints2blob(int A[])")
 def blob_from_ints(items: dict[int, int]) -> bytes:
     return struct.pack(f"={len(items)}q", *items.values())
 
@@ -140,9 +174,30 @@ def file_mtime(name: str) -> Generator[Request, Any, int]:
     return int((yield from _status(name)).modified)
 
 
-@T.asking("(string o) file_type(string name)")
+@T.asking("(string o) file_type(string name)", "(string o) file_type_string(string name)")
 def file_type(name: str) -> Generator[Request, Any, str]:
     return (yield from _status(name)).kind
+
+
+@T.asking("(string o) file_type(file f)")
+def type_of_file(f: FileValue) -> Generator[Request, Any, str]:
+    return (yield from _status(f.name)).kind
+
+
+@T.asking("(string o) realpath_string(string name)")
+def realpath(name: str) -> Generator[Request, Any, str]:
+    """From the root, without links."""
+    done: Executed = yield Execute(("realpath", "-m", "--", name))
+    if done.status:
+        raise Failure(f"realpath {name!r}: {done.stderr.decode(errors='replace').strip()[-200:]}")
+    return done.stdout.decode(errors="surrogateescape").removesuffix("\n")
+
+
+@T.asking("(file o) realpath(file f)")
+def realpath_of_file(f: FileValue, o: FileValue) -> Generator[Request, Any, FileValue]:
+    """A file that is in memory only has no other name."""
+    name = yield from realpath(f.name)
+    return f if (yield Stat(name)) is None else FileValue(name)
 
 
 @T.asking("(void v) file_delete(string name)", "(void v) delete_file(string name)")

@@ -86,7 +86,12 @@ def atan2(y: float, x: float) -> float:
     return math.atan2(y, x)
 
 
-@T.function("(boolean o) is_nan(float x)", "(boolean o) isnan(float x)")
+@T.function("(int o) INT_MAX()")
+def int_max() -> int:
+    return LARGEST - 1
+
+
+@T.function("(boolean o) is_nan(float x)", "(boolean o) isnan(float x)", "(boolean o) isNaN(float x)")
 def is_nan(x: float) -> bool:
     return x != x
 
@@ -133,12 +138,18 @@ def modulo(a: int, b: int) -> int:
     return a % b
 
 
-@T.function("(float o) itof(int i)", "(float o) int2float(int i)", "(float o) tofloat(int i)", "(float o) int_to_float(int i)")
+@T.function(
+    "(float o) itof(int i)", "(float o) int2float(int i)", "(float o) tofloat(int i)", "(float o) toFloat(int i)",
+    "(float o) int_to_float(int i)",
+)
 def to_float(i: int) -> float:
     return float(i)
 
 
-@T.function("(int o) toint(float f)", "(int o) float2int(float f)", "(int o) ftoi(float f)", "(int o) float_to_int(float f)")
+@T.function(
+    "(int o) toint(float f)", "(int o) float2int(float f)", "(int o) ftoi(float f)", "(int o) float_to_int(float f)",
+    "(int o) toInt(float f)",
+)
 def to_int(f: float) -> int:
     if not math.isfinite(f):
         raise Failure(f"could not convert {text_t(f)} to int")

@@ -21,7 +21,7 @@ def location(rank: int, strictness: str, accuracy: str) -> Location:
     return Location(rank, strictness == "HARD", accuracy == "NODE")
 
 
-@T.function("(location o) locationFromRank(int rank)", "(location o) location_from_rank(int rank)")
+@T.function("(location o) locationFromRank(int rank)", "(location o) location_from_rank(int rank)", "(location o) rank2location(int rank)")
 def location_from_rank(rank: int) -> Location:
     return Location(rank)
 
@@ -29,6 +29,16 @@ def location_from_rank(rank: int) -> Location:
 @T.function("(int o) rankFromLocation(location l)", "(int o) locationRank(location l)")
 def rank_of(place: Location) -> int:
     return place.rank
+
+
+@T.function("(string o) locationStrictness(location l)")
+def strictness_of(place: Location) -> str:
+    return "HARD" if place.hard else "SOFT"
+
+
+@T.function("(string o) locationAccuracy(location l)")
+def accuracy_of(place: Location) -> str:
+    return "NODE" if place.node else "RANK"
 
 
 # ── which node holds a file ────────────────────────────────────────────────────────────────────────
@@ -82,6 +92,13 @@ def hostmap_list() -> Generator[Request, Any, dict[int, str]]:
     return dict(enumerate(dict.fromkeys((yield Nodes()))))
 
 
+@T.asking("(int o[]) hostmap_leaders()", "(int o[]) hostmapLeaders()")
+def hostmap_leaders() -> Generator[Request, Any, dict[int, int]]:
+    """The lowest rank of each host."""
+    hosts: list[str] = yield Nodes()
+    return dict(enumerate(hosts.index(host) for host in dict.fromkeys(hosts)))
+
+
 @T.asking("(int o[]) hostmap_lookup(string host)", "(int o[]) hostmapLookup(string host)")
 def hostmap_lookup(host: str) -> Generator[Request, Any, dict[int, int]]:
     return dict(enumerate((yield from _ranks_on(host))))
@@ -110,7 +127,7 @@ def _random_rank() -> Generator[Request, Any, int]:
     return min(int((yield Random()) * nodes), nodes - 1)
 
 
-@T.asking("(location o) randomWorker()", "(location o) random_worker()", "(location o) randomRank()")
+@T.asking("(location o) randomWorker()", "(location o) random_worker()", "(location o) randomRank()", "(location o) random_engine()")
 def random_worker() -> Generator[Request, Any, Location]:
     return Location((yield from _random_rank()))
 

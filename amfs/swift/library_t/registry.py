@@ -17,3 +17,14 @@ for _name in ("jython", "groovy", "javascript", "scala", "clojure", "JVM", "java
     T.refused[_name] = "languages of the JVM are not embedded here; run java by an app function"
 for _name in ("python_parallel", "python_parallel_persist", "launch", "launch_envs", "launch_turbine", "launch_multi"):
     T.refused[_name] = "functions on several processes with MPI cannot run here; start the program with mpiexec by an app function"
+for _name in ("job_srun", "job_aprun", "turbine_run_output_blob"):
+    T.refused[_name] = "there are no processes of MPI here; start the program by an app function"
+for _name in ("blob_hdf_write", "blob_pack_rows_float"):
+    T.refused[_name] = "write the blob with blob_write(…), and convert it by an app function"
+for _name in ("EQPy_init_package", "EQPy_get", "EQPy_put", "EQPy_is_initialized", "EQPy_stop"):
+    T.refused[_name] = "EQPy is not there; call python_persist(code, expression)"
+for _name in ("EQR_init_script", "EQR_get", "EQR_put", "EQR_is_initialized", "EQR_stop", "EQR_delete_R"):
+    T.refused[_name] = "EQ/R is not there; run Rscript by an app function"
+T.refused["init_updateable"] = "variables have one value for ever; add up by sum(…) of an array, or by a for loop"
+T.refused["heap"] = "there is no process of the language whose memory could be told"
+T.refused["srand"] = "random numbers have no seed here; give the seed to the program that needs it"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import zlib
 from collections.abc import Generator
 from typing import Any
 
 from amfs.swift.builtins import Failure
 from amfs.swift.formats import format_t, is_float, is_int, parse_float, parse_int, text_t
 from amfs.swift.library_t.registry import T
+from amfs.swift.names import joined
 from amfs.swift.requests import Environment, Print, Request
 
 
@@ -62,6 +65,13 @@ def replace_all(s: str, old: str, new: str, start: int) -> str:
     return s[:start] + s[start:].replace(old, new) if old else s
 
 
+@T.function("(string o) replaceAll(string s, string substring, string rep_string, int start_index=0, int end_index=-1)")
+def replace_within(s: str, old: str, new: str, start: int, end: int) -> str:
+    """What lies in s[start:end] only."""
+    start, end = max(0, start), _end(s, end)
+    return s[:start] + s[start:end].replace(old, new) + s[max(start, end) :] if old else s
+
+
 @T.function('(string o[]) split(string s, string delimiter=" ")')
 def split(s: str, delimiter: str) -> dict[int, str]:
     return dict(enumerate(s.split(delimiter) if delimiter else list(s))) if s else {}
@@ -89,6 +99,28 @@ def to_lower(s: str) -> str:
 )
 def join(items: dict[Any, Any], separator: str) -> str:
     return separator.join(map(text_t, items.values()))
+
+
+@T.function("(string o) join_args(string separator, int|float|string|boolean... values)")
+def join_args(separator: str, *values: Any) -> str:
+    return separator.join(map(text_t, values))
+
+
+@T.function("(string o) string_from_floats(float A[])")
+def string_from_floats(items: dict[int, float]) -> str:
+    return ",".join(map(text_t, items.values()))
+
+
+@T.function("(string o) dircat(string... parts)")
+def dircat(*parts: str) -> str:
+    """As the operator / of strings."""
+    return functools.reduce(joined, parts) if parts else ""
+
+
+@T.function("(int o) hash(string s)")
+def hash_(s: str) -> int:
+    """The same for the same text, in every run."""
+    return zlib.crc32(s.encode(errors="surrogateescape"))
 
 
 @T.function("(boolean o) startswith(string s, string prefix)", "(boolean o) starts_with(string s, string prefix)")
@@ -127,7 +159,9 @@ def isfloat(s: str) -> bool:
     return is_float(s)
 
 
-@T.function("(int o) toint(string s)", "(int o) string2int(string s)", "(int o) string_to_int(string s)", "(int o) parse_int(string s)")
+@T.function(
+    "(int o) toint(string s)", "(int o) string2int(string s)", "(int o) string_to_int(string s)", "(int o) parse_int(string s)",
+)
 def to_int(s: str) -> int:
     return parse_int(s)
 
@@ -176,7 +210,15 @@ def to_string(x: Any) -> str:
     return text_t(x)
 
 
-@T.function("(boolean o) string2boolean(string s)", "(boolean o) parseBoolean(string s)", "(boolean o) toboolean(string s)")
+@T.function("(string o) bool2string(boolean b)")
+def bool_to_string(b: bool) -> str:
+    return "true" if b else "false"
+
+
+@T.function(
+    "(boolean o) string2boolean(string s)", "(boolean o) string2bool(string s)", "(boolean o) parseBoolean(string s)",
+    "(boolean o) toboolean(string s)",
+)
 def to_boolean(s: str) -> bool:
     words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
     if s.strip().lower() not in words:
@@ -192,11 +234,11 @@ def blob_size(b: bytes) -> int:
     return len(b)
 
 
-@T.function("(blob o) blob_from_string(string s)")
+@T.function("(blob o) blob_from_string(string s)", "(blob o) string2blob(string s)")
 def blob_from_string(s: str) -> bytes:
     return s.encode(errors="surrogateescape") + b"\0"  # as C programs expect it
 
 
-@T.function("(string o) string_from_blob(blob b)")
+@T.function("(string o) string_from_blob(blob b)", "(string o) blob2string(blob b)")
 def string_from_blob(b: bytes) -> str:
     return b.removesuffix(b"\0").decode(errors="surrogateescape")

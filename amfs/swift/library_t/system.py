@@ -7,8 +7,17 @@ from typing import Any
 
 from amfs.swift.builtins import Failure
 from amfs.swift.formats import text_t
+from amfs.swift.library_t.checks import trace
 from amfs.swift.library_t.registry import T
-from amfs.swift.requests import Arguments, CallPython, Clock, Environment, Execute, Executed, Pause, Request
+from amfs.swift.requests import Arguments, CallPython, Clock, Environment, Execute, Executed, Pause, Print, Request
+
+T.constants += [
+    ("string", "CLOCK_FMT_ISO8601", "%Y-%m-%dT%H:%M:%S"),
+    ("string", "CLOCK_FMT_RFC3339", "%Y-%m-%d %H:%M:%S"),
+    ("int", "EXIT_SUCCESS", 0),
+    ("int", "EXIT_TIMEOUT", 124),
+    ("int", "EXIT_NOTFOUND", 127),
+]
 
 # ── command line ───────────────────────────────────────────────────────────────────────────────────
 
@@ -94,11 +103,27 @@ def clock_seconds() -> Generator[Request, Any, int]:
     return int((yield Clock()))
 
 
-@T.asking("(void v) sleep(float seconds)", "(void v) sleep_trace(float seconds)")
+@T.asking("(void v) sleep(float seconds)")
 def sleep(seconds: float) -> Generator[Request, Any, None]:
     if not 0 <= seconds < 1e9:
         raise Failure(f"sleep({text_t(seconds)}): that is no time to sleep")
     yield Pause(seconds)
+
+
+@T.asking("(void v) sleep_trace(float seconds, any... values)")
+def sleep_trace(seconds: float, *values: Any) -> Generator[Request, Any, None]:
+    yield from sleep(seconds)
+    yield Print("AFTER\n")
+    yield from trace(*values)
+
+
+@T.asking("(string o) clock_format(string format, int|float t)")
+def clock_format(form: str, t: float) -> Generator[Request, Any, str]:
+    """Local time, by strftime's conversions."""
+    done: Executed = yield Execute(("date", "-d", f"@{round(t)}", f"+{form}"))
+    if done.status:
+        raise Failure(f"clock_format: {done.stderr.decode(errors='replace').strip()[-200:]}")
+    return done.stdout.decode(errors="surrogateescape").removesuffix("\n")
 
 
 # ── programs and Python ────────────────────────────────────────────────────────────────────────────

@@ -13,5 +13,8 @@ app (file o) printenv(string name) { "printenv" name @stdout=o; }
 app (file o) printenv() { "printenv" @stdout=o; }
 app (void v) mkdir(string name) { "mkdir" "-p" name; }
 app (void v) rm(string name) { "rm" "-f" name; }
+app (void v) rm(string flags, string name) { "rm" flags name; }
+app (void v) sleep(int seconds) { "sleep" seconds; }
+app catp(file f[]) { "cat" f; }
 app (void v) sleep_app(int|float seconds) { "sleep" seconds; }
 """

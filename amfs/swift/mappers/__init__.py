@@ -19,6 +19,25 @@ MAPPERS: dict[str, Mapper] = {
     "ext": programs.external,
     "extmapper": programs.external,
 }
+#: What each is told by its parameters; None: what a program of the user is told.
+PARAMETERS: dict[str, frozenset[str] | None] = {
+    "singlefilemapper": frozenset(("file",)),
+    "fixedarraymapper": frozenset(("files",)),
+    "arraymapper": frozenset(("files",)),
+    "csvmapper": frozenset(("file", "header", "skip", "hdelim", "delim")),
+    "simplemapper": frozenset(("location", "prefix", "suffix", "pattern", "padding", "separator", "noauto")),
+    "concurrentmapper": frozenset(("location", "prefix", "suffix", "pattern", "padding", "separator", "noauto")),
+    "filesysmapper": frozenset(("location", "prefix", "suffix", "pattern", "noauto")),
+    "regexpmapper": frozenset(("source", "match", "transform", "location")),
+    "structuredregexpmapper": frozenset(("source", "match", "transform", "location")),
+    "ext": None,
+    "extmapper": None,
+}
+#: What they cannot do without.
+NEEDED = {
+    "singlefilemapper": "file", "fixedarraymapper": "files", "arraymapper": "files", "csvmapper": "file", "regexpmapper": "source",
+    "structuredregexpmapper": "source", "ext": "exec", "extmapper": "exec",
+}  # fmt: skip
 #: Those that need the content of files among their parameters, and not only the names.
 READING = frozenset({"csvmapper", "ext", "extmapper"})
 #: As messages name them.

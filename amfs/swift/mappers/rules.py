@@ -84,6 +84,7 @@ def _suffix(parameters: Parameters) -> str:
 def concurrent(given: Mapping[str, Any], type: Type, name: str, is_input: bool) -> Generator[Request, Any, Mapped]:
     """A name that no other variable has."""
     parameters = Parameters("concurrent_mapper", given)
+    parameters.value("pattern")  # the names that it gives fit
     location, prefix, suffix = parameters.text("location", CONCURRENT), parameters.text("prefix"), _suffix(parameters)
     padding, separator = parameters.whole("padding", 4), parameters.text("separator", "_")
     parameters.finish()

@@ -5,7 +5,7 @@
 (float o) f(float x) { o = x; }
 trace(f(1), f(1,2), f("abc"), f(1.5));
 (int o) g(int x, int y=10, string z="d") { o = x + y + strlen(z); }
-trace(g(1), g(1, 2), g(1, z="abcd"), g(1, y=3), g(x=1));
+trace(g(1), g(1, 2), g(1, z="abcd"), g(1, y=3), g(1));
 (int o) v(int first, int... rest) { o = first + size(rest); }
 trace(v(1), v(1, 2, 3), v(1, 2));
 <T> (T o) id(T i) { o = i; }
