@@ -1,18 +1,16 @@
 """Directories in shared memory (and other shared places) that carry a session's mark, and the sweep of those whose owner died.
 
-Owns the mark: a file that its owner keeps locked as long as it lives. A lock, unlike a pid, is right across containers that share /dev/shm,
-after pids are reused and after kill -9. Must not know: the content of the directories.
+Owns the mark, a file that its owner keeps locked as long as it lives (``host.life``). Must not know: the content of the directories.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import tempfile
 from pathlib import Path
 
-from amfs.host import hugetmpfs
+from amfs.host import hugetmpfs, life
 from amfs.host.trees import remove_tree
 
 MARK = ".amfs-session"
@@ -45,16 +43,8 @@ def make(session: str, label: str, parent: Path = SHM) -> Marked:
 
 
 def mark(path: Path, session: str) -> int:
-    """Mark ``path``; returns the descriptor that holds the lock: keep it open as long as the directory is used.
-
-    The mark gets its name only when it is locked, so that a sweep never sees it unlocked while its owner lives.
-    """
-    temporary = path / f"{MARK}-{os.getpid()}"
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.write(descriptor, session.encode() + b"\n")
-    os.rename(temporary, path / MARK)
-    return descriptor
+    """Mark ``path``; returns the descriptor that holds the lock: keep it open as long as the directory is used. Raises OSError."""
+    return life.hold(path / MARK, session)
 
 
 def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
@@ -110,13 +100,4 @@ def is_orphan(path: Path, session: str | None) -> bool:
     facts = os.lstat(path)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
         return False
-    descriptor = os.open(path / MARK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        if session is not None and os.read(descriptor, 256).strip() != session.encode():
-            return False
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True
+    return (session is None or life.text(path / MARK) == session) and life.is_held(path / MARK) is False
