@@ -29,7 +29,8 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
     for session in sessions:
         for remark in LocalProcesses().end(session, timeout):
             click.echo(f"amfs: {session.name}: {remark}", err=True)
-        click.echo(f"{session.name} is down")
+        click.echo(f"{session.name} is down" if not session.path.exists() else f"{session.name} is not known to be down")
+    discovery.clean()
     for path in orphans.sweep():
         click.echo(f"removed {path}, left by a node that died", err=True)
     if everything:

@@ -33,7 +33,7 @@ def mount(directory: str, name: str | None, node: int | None, adapter: str, cach
     """
     from amfs.client import discovery
     from amfs.errors import SessionError, UsageError
-    from amfs.host import fusemounts, processes
+    from amfs.host import fusemounts
 
     path = os.path.realpath(directory)
     if not os.path.isdir(path):
@@ -42,8 +42,7 @@ def mount(directory: str, name: str | None, node: int | None, adapter: str, cach
         state = "a mount that nobody serves any more" if fusemounts.is_dead(there) else f"session {there.session} is mounted there already"
         raise UsageError(f"{directory}: {state}; amfs umount {directory} ends it")
     session = discovery.find(name)
-    host = processes.host_id()
-    local = [entry.node for entry in session.nodes if entry.host == host and processes.is_running(entry.pid, entry.started)]
+    local = [entry.node for entry in discovery.held(session)]
     if not local:
         raise SessionError(f"no node of session {session.name} runs on this host; one can join: amfs node --join {session.name}")
     if node is not None and node not in local:

@@ -91,9 +91,9 @@ def _mounts(session: Any, node: int, host: str) -> list[dict[str, Any]]:
     """What a node of this host serves; of others nobody else would see it."""
     from amfs.errors import SessionError
     from amfs.host import fusemounts
-    from amfs.host.processes import host_id
+    from amfs.host.processes import host_id, same_machine
 
-    if host != host_id():
+    if not same_machine(host, host_id()):
         return []
     try:
         answer = fusemounts.ask(str(session.directory), node, fusemounts.ListMounts(), timeout_s=1.0)

@@ -1,36 +1,67 @@
 """Live sessions: finding one by its name, taking a name for a new one, removing what dead sessions left.
 
-Owns the judgement whether a session still lives. Must not know: how nodes are started.
+Owns the judgement whether a session still lives. Only what is proved to be dead is removed. Must not know: how nodes are started.
 """
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import os
+import shutil
+import tempfile
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from amfs.errors import SessionError
-from amfs.host.processes import host_id, is_running, start_time
+from amfs.host import life
+from amfs.host.processes import host_id, is_running, same_machine
 from amfs.net.records import (
     STARTING,
+    NodeEntry,
     SessionRecord,
     base_dir,
+    base_path,
     check_name,
     check_socket_path,
+    life_file,
     list_all,
     load,
     random_name,
     remove_directory,
 )
 
+_EMPTY_S = 60.0  # an empty directory so old is not being filled by anybody
 
-def claim(name: str | None) -> tuple[str, Path]:
+
+class State(enum.Enum):
+    LIVE = enum.auto()
+    DEAD = enum.auto()  # this is proved
+    UNKNOWN = enum.auto()  # some of its nodes can be neither seen nor reached from here
+
+
+class Claim(NamedTuple):
+    """A name that was taken for a new session, as long as ``lock`` is open."""
+
+    name: str
+    path: Path
+    lock: int
+
+    def release(self) -> None:
+        """The session is there, or is not to be."""
+        os.close(self.lock)
+
+
+def claim(name: str | None) -> Claim:
     """A new session's name and its fresh private directory. A dead session of that name is cleaned away first.
 
-    Raises SessionError if a live one has the name, UsageError if it cannot be a name.
+    Raises SessionError if one that may live has the name, UsageError if it cannot be a name.
     """
     base = base_dir()
+    clean()
     if name is None:
         for _ in range(100):
             name = random_name()
@@ -42,28 +73,57 @@ def claim(name: str | None) -> tuple[str, Path]:
     if path.exists():
         _refuse_if_taken(name, path)
         remove_directory(path)
+    # It gets its name only when it is locked: what starts a session may be killed at any moment.
+    fresh = Path(tempfile.mkdtemp(prefix=".starting-", dir=base))
     try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:
+        lock = life.hold(fresh / STARTING, str(os.getpid()))
+    except OSError as error:
+        os.rmdir(fresh)
+        raise SessionError(f"cannot lock a file in {base} ({error.strerror}); set AMFS_RUN_DIR to a directory on a local disk") from None
+    try:
+        fresh.rename(path)
+    except OSError:
+        os.close(lock)
+        shutil.rmtree(fresh, ignore_errors=True)
         raise SessionError(f"a session named {name} is being started by somebody else") from None
-    (path / STARTING).write_text(f"{os.getpid()} {start_time(os.getpid())}")
-    return name, path
+    return Claim(name, path, lock)
 
 
 def _refuse_if_taken(name: str, path: Path) -> None:
-    """Raise SessionError if a session of that name lives, or is being started by a process that lives."""
-    try:
-        pid, started = map(int, (path / STARTING).read_text().split())
-    except (OSError, ValueError):
-        pid = started = 0
-    if is_running(pid, started):
-        raise SessionError(f"a session named {name} is being started by process {pid}; choose another --name")
+    """Raise SessionError unless the session of that name, and whoever was starting it, are dead."""
+    if life.is_held(path / STARTING):
+        who = life.text(path / STARTING)
+        raise SessionError(f"a session named {name} is being started by process {who}; choose another --name")
     try:
         old = load(path / "session.json")
     except SessionError:
-        return
-    if is_live(old):
+        if _is_left(path):
+            return
+        raise SessionError(f"{path} is not known to be left by a dead session; choose another --name, or remove it yourself") from None
+    if (state := state_of(old)) is State.LIVE:
         raise SessionError(f"a session named {name} is running; end it with 'amfs down {name}' or choose another --name")
+    if state is State.UNKNOWN:
+        raise SessionError(f"{unknown(old)}; choose another --name")
+
+
+def _is_left(path: Path) -> bool:
+    """Is it proved that nobody uses this directory, which has no session file that can be read?"""
+    locks = [path / STARTING, *path.glob(life_file("*"))]
+    return all(life.is_held(lock) is False or not os.path.lexists(lock) for lock in locks)
+
+
+def clean() -> None:
+    """Remove the directories of sessions whose start was ended midway."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in sorted(base_path().iterdir()):
+            with contextlib.suppress(OSError, SessionError):
+                if not path.is_dir() or path.is_symlink() or (path / "session.json").exists():
+                    continue
+                if (path / STARTING).exists():
+                    if _is_left(path):
+                        remove_directory(path)
+                elif path.name.startswith(".starting-") and time.time() - path.stat().st_mtime > _EMPTY_S:
+                    path.rmdir()
 
 
 def find(name: str | None = None, *, probe_s: float = 1.0) -> SessionRecord:
@@ -80,16 +140,33 @@ def find(name: str | None = None, *, probe_s: float = 1.0) -> SessionRecord:
             others = ", ".join(session.name for session in list_all())
             raise SessionError(f"no session named {name}" + (f"; there are: {others}" if others else "; start one with 'amfs up'"))
         session = load(path)
-        if not is_live(session, probe_s=probe_s):
+        state = state_of(session, probe_s=probe_s)
+        if state is State.UNKNOWN:
+            raise SessionError(unknown(session))
+        if state is State.DEAD:
             words = _last_words(session.directory)
             remove_directory(session.directory)
             raise SessionError(f"session {name} is gone (no process of it lives and nothing answers); cleaned up after it{words}")
         return session
+    left = []
     for session in list_all():
-        if is_live(session, probe_s=probe_s):
+        state = state_of(session, probe_s=probe_s)
+        if state is State.LIVE:
             return session
-        remove_directory(session.directory)
-    raise SessionError("no session is running; start one with 'amfs up'")
+        if state is State.DEAD:
+            remove_directory(session.directory)
+        else:
+            left.append(f"\n  {unknown(session)}")
+    raise SessionError("no session is running; start one with 'amfs up'" + "".join(left))
+
+
+def unknown(session: SessionRecord) -> str:
+    """What to say of a session of which it is not known whether it lives."""
+    hosts = ", ".join(dict.fromkeys(entry.host.partition("/")[0] for entry in session.nodes))
+    return (
+        f"session {session.name} does not answer, and whether its nodes on {hosts} have ended cannot be known here: "
+        f"{session.directory} is left as it is; remove it yourself if they have"
+    )
 
 
 def _last_words(directory: Path, most: int = 4) -> str:
@@ -109,14 +186,34 @@ def newest_live(*, probe_s: float = 1.0) -> SessionRecord | None:
     return next((session for session in list_all() if is_live(session, probe_s=probe_s)), None)
 
 
-def is_live(session: SessionRecord, *, probe_s: float = 1.0, but: int = 0) -> bool:
-    """Whether any node lives: by its local process (other than ``but``), else by an answer over the network within ``probe_s`` seconds."""
-    host = host_id()
-    if any(entry.host == host and entry.pid != but and is_running(entry.pid, entry.started) for entry in session.nodes):
-        return True
-    elsewhere = tuple(entry for entry in session.nodes if entry.host != host)
-    if not elsewhere or probe_s <= 0:
-        return False
+def is_live(session: SessionRecord, *, probe_s: float = 1.0) -> bool:
+    return state_of(session, probe_s=probe_s) is State.LIVE
+
+
+def held(session: SessionRecord, *, but: int = -1) -> list[NodeEntry]:
+    """The nodes on this machine (other than ``but``) that live, in whichever namespaces."""
+    here = host_id()
+    return [entry for entry in session.nodes if entry.node != but and same_machine(entry.host, here) and _lives(session, entry)]
+
+
+def _lives(session: SessionRecord, entry: NodeEntry) -> bool | None:
+    """None: that cannot be seen here."""
+    path = session.directory / life_file(entry.node)
+    known = life.is_held(path)
+    if known is None and entry.host == host_id() and not path.exists():  # its directory was removed, and not yet made again
+        known = is_running(entry.pid, entry.started)
+    return known
+
+
+def state_of(session: SessionRecord, *, probe_s: float = 1.0, but: int = -1) -> State:
+    """By the locks of its nodes (other than ``but``), then by an answer over the network within ``probe_s`` seconds."""
+    lives = {entry.node: _lives(session, entry) for entry in session.nodes if entry.node != but}
+    if any(lives.values()):
+        return State.LIVE
+    elsewhere = tuple(entry for entry in session.nodes if entry.node in lives and lives[entry.node] is None)
+    if not elsewhere:
+        return State.DEAD
     from amfs.client.control import answers  # the network is asked last
 
-    return answers(msgspec.structs.replace(session, nodes=elsewhere), probe_s)
+    there = probe_s > 0 and answers(msgspec.structs.replace(session, nodes=elsewhere), probe_s)
+    return State.LIVE if there else State.UNKNOWN

@@ -175,7 +175,7 @@ def _adopt_batch(
             outcome = _fill(place, sources[index], progress)
             if outcome is None:
                 filled.append(index)
-            elif outcome.errno not in _FULL:
+            elif outcome.errno not in _FULL and outcome.filename != place:  # which is not seen in another mount namespace
                 done[index] = outcome
         wanted = [(index, sources[index]) for index in filled]
         calls = [Call(q.Adopt(places[index], each.path, each.mode, exclusive), (each.path,)) for index, each in wanted]

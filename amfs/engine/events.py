@@ -245,6 +245,12 @@ class PeerGone(Struct, frozen=True):
     peer: int
 
 
+class Leaving(Struct, frozen=True):
+    """This node is told by its host to end; the session may go on."""
+
+    reason: str
+
+
 class FsWorked(Struct, frozen=True):
     """The work of a ``FsWork`` ended: ``error`` is an errno, 0: fine."""
 
@@ -439,10 +445,10 @@ class Probe(Struct, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """Leave the poll loop in good order. ``left_out``: the session may go on without this node."""
+    """Leave the poll loop in good order. ``ended``: the whole session, by order of a person; else it may go on."""
 
     reason: str
-    left_out: bool = False
+    ended: bool = False
 
 
 class Ended(Struct, frozen=True):
@@ -519,7 +525,8 @@ Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | FileDamaged
     | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded
     | NotExpanded | FilesSeen | FilesLost | ForgetFiles
-    | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone | FsRequested | FsWorked | FsStriped | FsHandlesClosed
+    | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone | Leaving
+    | FsRequested | FsWorked | FsStriped | FsHandlesClosed
     | FsFull | FsDamaged | FsSpilled
     | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip

@@ -19,12 +19,14 @@ import math
 
 from amfs.config import MemberLimits
 from amfs.engine import messages as m
-from amfs.engine.events import PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
+from amfs.engine.events import Leaving, PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
 from amfs.engine.machine import Machine
 from amfs.engine.majority import Majority
 from amfs.engine.partition import enough_for
 from amfs.engine.states import PEER_NEXT, PeerEvent, PeerState, illegal
 from amfs.engine.views import follow, follows, overtakes
+
+_TOLD = 64  # possible successors of the manager hear from a node that it leaves; with more, connections would take longer than the leave
 
 
 class Peer:
@@ -85,7 +87,7 @@ class Membership(Machine):
         }
         self.on_event = {
             Started: self.on_started, TimerFired: self.on_timer, PeerDown: self.on_peer_down, PeersHeard: self.on_peers_heard,
-            PeerGone: self.on_peer_gone,
+            PeerGone: self.on_peer_gone, Leaving: self.on_leaving,
         }  # fmt: skip
 
     @property
@@ -215,7 +217,7 @@ class Membership(Machine):
             mine = None
         if old is not None and (mine is None or mine.incarnation > self.me.incarnation):
             self.log(f"left out of the session at epoch {message.epoch}: taken for dead by node {message.manager}", logging.ERROR)
-            self.out.append(Stop("the others took this node for dead", True))
+            self.out.append(Stop("the others took this node for dead"))
             return
         if mine is None or (old is not None and message.epoch < old.epoch):
             return  # a node never goes back: partitions have moved since
@@ -366,12 +368,12 @@ class Membership(Machine):
         elif self.now - self.cut_off_at > self.limits.cut_off_s:
             for node in self.nodes():
                 if node != self.node and self.majority.heard(node, self.now):
-                    self.send(node, m.Shutdown())
+                    self.send(node, m.Shutdown(False))
             self._end_cut_off()
 
     def _end_cut_off(self) -> None:
         self.log("cut off from the majority of the session, which may go on without this node: it ends", logging.ERROR)
-        self.out.append(Stop("cut off from the majority of the session", True))
+        self.out.append(Stop("cut off from the majority of the session"))
 
     def _bury(self, dead: list[int]) -> None:
         view = self.view
@@ -431,7 +433,7 @@ class Membership(Machine):
         self.log(f"manager node {lost} lost; node {self.node} takes over", logging.WARNING)
         for client in self.clients:
             self.clients[client] = self.now
-        self._announce(left=(lost,))
+        self._announce(left=tuple(sorted({lost, *self.majority.gone})))
 
     def on_peer_gone(self, event: PeerGone) -> None:
         """Its process has ended: no need to wait for the time-out. If this node has been cut off for longer than that it may have
@@ -456,7 +458,7 @@ class Membership(Machine):
             self.refused = {node: at for node, at in self.refused.items() if self.now - at < self.limits.dead_s}
             if event.peer == self.view.manager or (self.is_manager and 2 * len(self.refused) >= len({*self.nodes(), *self.refused})):
                 self.log(f"node {event.peer} has given up on this node: it was taken for dead", logging.ERROR)
-                self.out.append(Stop("the others took this node for dead", True))
+                self.out.append(Stop("the others took this node for dead"))
                 return
             if self.is_manager:
                 return  # if it is the only one, its silence will tell; until the others have spoken we may be the one who is out
@@ -481,6 +483,18 @@ class Membership(Machine):
             if peer == message.node:
                 self.majority.gone.add(peer)
             self._take_for_dead([message.node], PeerEvent.GOODBYE)
+        elif not self.is_manager and peer == message.node:
+            self.on_peer_gone(PeerGone(peer))
+
+    def on_leaving(self, event: Leaving) -> None:
+        """Say so, that nobody waits for this node, nor counts it among those who may have gone on without him: the manager may be leaving
+        as well, and so may the first of its successors."""
+        view = self.view
+        if view is not None:
+            for node in dict.fromkeys([view.manager, *self.majority.successors(view.manager)[:_TOLD]]):
+                if node != self.node:
+                    self.send(node, m.Leave(self.node))
+        self.out.append(Stop(event.reason))
 
     def on_shutdown(self, peer: int, message: m.Shutdown) -> None:
         if peer >= m.CLIENT_ID_MIN or (self.view is not None and peer == self.view.manager):
@@ -492,7 +506,7 @@ class Membership(Machine):
                     nobody = m.View(self.view.epoch + 1, self.node, (), (self.node,), self.unit_size)
                     for client in self.clients:
                         self.send(client, nobody)  # so that a submitter need not find out by waiting
-            self.out.append(Stop("shut down"))
+            self.out.append(Stop("shut down", message.ordered))
 
     # ── clients ────────────────────────────────────────────────────────────────────────────────────
 

@@ -468,7 +468,9 @@ class Leave(Message, frozen=True, tag=53):
 
 
 class Shutdown(Message, frozen=True, tag=54):
-    """Client -> any node: end the session (``amfs down``)."""
+    """Client -> any node: end the session (``amfs down``). ``ordered``: a person wants it; else this side of a session is cut off."""
+
+    ordered: bool = True
 
 
 # ── questions people ask ───────────────────────────────────────────────────────────────────────────

@@ -1,20 +1,16 @@
 """Directories in shared memory (and other shared places) that carry a session's mark, and the sweep of those whose owner died.
 
-Owns the mark: a file that its owner keeps locked as long as it lives. A lock, unlike a pid, is right across containers that share /dev/shm,
-after pids are reused and after kill -9. Must not know: the content of the directories.
+Owns the mark, a file that its owner keeps locked as long as it lives (``host.life``). Must not know: the content of the directories.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import socket
 import stat
 import tempfile
 from pathlib import Path
 
-from amfs.host import hugetmpfs
-from amfs.host.file_systems import is_in_memory
+from amfs.host import hugetmpfs, life
 from amfs.host.trees import remove_tree
 
 MARK = ".amfs-session"
@@ -51,16 +47,8 @@ def make(session: str, label: str, parent: Path = SHM) -> Marked:
 
 
 def mark(path: Path, session: str) -> int:
-    """Mark ``path``; returns the descriptor that holds the lock: keep it open as long as the directory is used.
-
-    The mark gets its name only when it is locked, so that a sweep never sees it unlocked while its owner lives.
-    """
-    temporary = path / f"{MARK}-{os.getpid()}"
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.write(descriptor, f"{session}\n{socket.gethostname()}\n".encode())
-    os.rename(temporary, path / MARK)
-    return descriptor
+    """Mark ``path``; returns the descriptor that holds the lock: keep it open as long as the directory is used. Raises OSError."""
+    return life.hold(path / MARK, session)
 
 
 def find(parent: Path, session: str | None = None) -> list[Path]:
@@ -131,21 +119,13 @@ def _take(path: Path, session: str | None = None) -> int:
     """A descriptor that holds the lock of a marked directory of this user (of ``session``, if given) whose owner is dead; else -1. Raises
     OSError.
 
-    Where hosts share a disk, each may keep the locks of its own processes only: what another host has made is never taken.
+    Where hosts share a disk, each may keep the locks of its own processes only: what another host has made is never taken (``life``).
     """
     facts = os.lstat(path)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
         return -1
-    descriptor = os.open(path / MARK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        owner, _, host = os.read(descriptor, 512).decode(errors="replace").strip().partition("\n")
-        if (session is None or owner == session) and (host in ("", socket.gethostname()) or is_in_memory(str(path))):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.lstat(path / MARK)  # who had the lock before us may have removed it
-            return descriptor
-    except OSError as error:
-        if not isinstance(error, BlockingIOError):
-            os.close(descriptor)
-            raise
-    os.close(descriptor)
-    return -1
+    descriptor = life.take(path / MARK)
+    if descriptor >= 0 and session is not None and life.text(path / MARK) != session:
+        os.close(descriptor)
+        return -1
+    return descriptor

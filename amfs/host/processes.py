@@ -10,14 +10,27 @@ from pathlib import Path
 from amfs.host import memory
 
 
-def host_id() -> str:
-    """Names this machine, its boot and its set of processes: two processes with the same can see each other's pids and sockets."""
+def boot() -> str:
+    """Names this machine from one start of it to the next, the same in all of its containers; "" where that cannot be known."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+    except OSError:
+        return ""
+
+
+def host_id() -> str:
+    """Names this machine, its boot and its set of processes: two processes with the same can see each other's pids."""
+    try:
         space = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
         return socket.gethostname()
-    return f"{socket.gethostname()}/{boot}-{space}"
+    return f"{socket.gethostname()}/{boot()}-{space}"
+
+
+def same_machine(one: str, other: str) -> bool:
+    """Do two ``host_id`` name the same machine, whichever namespaces their processes are in?"""
+    boots = [name.rpartition("/")[2].partition("-")[0] for name in (one, other) if "/" in name]
+    return one == other or (len(boots) == 2 and boots[0] == boots[1] != "")
 
 
 def start_time(pid: int) -> int:

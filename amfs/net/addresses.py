@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 
 from amfs.errors import UsageError
+from amfs.host.processes import same_machine
 
 _ANY = {"0.0.0.0": socket.AF_INET, "[::]": socket.AF_INET6, "*": socket.AF_INET}
 
@@ -52,11 +53,13 @@ def advertised(endpoint: str) -> str:
 
 
 def pick(endpoints: Sequence[str], host: str, own_host: str) -> str | None:
-    """The first endpoint usable from here: ipc only on the same host (if the host is unknown: if its directory is here)."""
+    """The first endpoint usable from here: ipc only on the same host (if the host is unknown: if its directory is here; in another
+    namespace of the same machine: if the socket is seen there)."""
     for endpoint in endpoints:
-        if not endpoint.startswith("ipc://"):
+        path = endpoint.removeprefix("ipc://")
+        if path == endpoint or host == own_host:
             return endpoint
-        if host == own_host or (not host and os.path.isdir(os.path.dirname(endpoint.removeprefix("ipc://")))):
+        if os.path.isdir(os.path.dirname(path)) if not host else same_machine(host, own_host) and os.path.exists(path):
             return endpoint
     return None
 

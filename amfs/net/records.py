@@ -8,7 +8,7 @@ are only ever in files of mode 0600 in directories of mode 0700, and on pipes; n
     $AMFS_RUN_DIR | $XDG_RUNTIME_DIR/amfs | /tmp/amfs-UID       0700
     └── brave-otter/                                            0700
         ├── session.json                                        0600   SessionRecord
-        ├── node-0.ipc  node-0.log  …                           0600   socket and log of each local node
+        ├── node-0.ipc  node-0.log  node-0.life  …              0600   socket, log, and lock of each local node (``host.life``)
         ├── spool/  queue/  queue.lock  queue.sock  queue.log   0600   tasks that were queued, and the queue server (``queueing.server``)
         ├── bin/                                                0700   the commands on the PATH of ``amfs shell``
 """
@@ -34,7 +34,8 @@ NO_SLOTS = -1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}\Z")
 _IPC_PATH_MAX = 107  # sun_path minus the final NUL
 QUEUE_LOCK = "queue.lock"  # in a session's directory: "PID START-TIME" of its queue server, which has it locked
-STARTING = "starting"  # in a session's directory: "PID START-TIME" of who is starting it
+STARTING = "starting"  # in a session's directory: locked by the process that is starting it
+LIFE = ".life"  # in place of ".ipc" of a node's socket: the file that it keeps locked
 _LONGEST_SOCKET = len("/node-999999.ipc")
 
 _ADJECTIVES = (
@@ -179,6 +180,11 @@ def check_socket_path(directory: Path) -> None:
         raise SessionError(f"{directory} is too long a path for sockets; set AMFS_RUN_DIR to a shorter directory")
 
 
+def life_file(node: int | str) -> str:
+    """The file in a session's directory that a node of this host keeps locked as long as it lives."""
+    return f"node-{node}{LIFE}"
+
+
 def _has_mounts(path: Path) -> bool:
     try:
         return any(name.endswith(".tasks") or name.startswith("mount-") for name in os.listdir(path))  # ``queueing.shell``
@@ -190,11 +196,11 @@ def remove_directory(path: Path) -> None:
     """Remove a session's directory (it must lie in ``base_dir()``) and what its dead nodes left in /dev/shm."""
     if path.parent != base_dir() or path.is_symlink():
         raise SessionError(f"{path} is not a session's directory; not removed")
-    if _has_mounts(path):
-        from amfs.host import fusemounts  # few sessions have any
+    from amfs.host import fusemounts
 
-        if not fusemounts.unmount_tasks(str(path)):
-            raise SessionError(f"{path} is not removed: something is mounted in it, and cannot be unmounted")
+    if _has_mounts(path) and not fusemounts.unmount_tasks(str(path)):
+        raise SessionError(f"{path} is not removed: something is mounted in it, and cannot be unmounted")
+    fusemounts.sweep(path.name)  # what nodes that were killed could not take along
     shutil.rmtree(path, ignore_errors=True)
     orphans.sweep(path.name)
 
@@ -202,16 +208,16 @@ def remove_directory(path: Path) -> None:
 # ── session files ──────────────────────────────────────────────────────────────────────────────────
 
 
-def save(session: SessionRecord) -> Path:
-    """Write the session file, mode 0600, at once or not at all. Returns its path."""
-    directory = private_directory(session.directory)
+def save(session: SessionRecord, directory: Path | None = None) -> Path:
+    """Write the session file, mode 0600, at once or not at all. Returns its path. ``directory``: if it is not where we would look."""
+    directory = private_directory(directory or session.directory)
     temporary = directory / f".session-{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(msgspec.json.format(msgspec.json.encode(session), indent=1))
-    os.replace(temporary, session.path)
+    os.replace(temporary, directory / "session.json")
     (directory / STARTING).unlink(missing_ok=True)
-    return session.path
+    return directory / "session.json"
 
 
 def load(path: Path) -> SessionRecord:
@@ -233,14 +239,16 @@ def load(path: Path) -> SessionRecord:
     return session
 
 
-def add_node(session: SessionRecord, entry: NodeEntry) -> None:
+def add_node(session: SessionRecord, entry: NodeEntry, directory: Path | None = None) -> None:
     """Write a node that joined from this host into this host's session file, so that ``amfs down`` here knows its process."""
-    lock = os.open(private_directory(session.directory), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    directory = private_directory(directory or session.directory)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        known = load(session.path) if session.path.exists() else session
+        path = directory / "session.json"
+        known = load(path) if path.exists() else session
         others = tuple(other for other in known.nodes if other.node != entry.node)
-        save(msgspec.structs.replace(known, nodes=(*others, entry)))
+        save(msgspec.structs.replace(known, nodes=(*others, entry)), directory)
     finally:
         os.close(lock)
 

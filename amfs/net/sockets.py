@@ -67,6 +67,7 @@ class Sockets:
         self._ready: dict[int, None] = {}  # zmq descriptors to read in the next read()
         self._sent_on: dict[int, None] = {}  # zmq descriptors whose edge a send may have swallowed
         self._bound_files: list[str] = []
+        self._local: zmq.Socket[bytes] | None = None  # listens on these
 
     # ── the ways in ────────────────────────────────────────────────────────────────────────────────
 
@@ -77,13 +78,10 @@ class Sockets:
         if odd := set(endpoints) - set(local) - set(remote):
             raise SystemSetupError(f"cannot listen on {', '.join(sorted(odd))}: only ipc:// and tcp:// endpoints")
         if local:
-            router = self._router().socket
-            for endpoint in local:
-                self._bind(router, endpoint)
-                path = endpoint.removeprefix("ipc://")
-                os.chmod(path, 0o600)
-                self._bound_files.append(path)
-                self.endpoints += (endpoint,)
+            self._local = self._router().socket
+            self._bound_files = [endpoint.removeprefix("ipc://") for endpoint in local]
+            self.listen_again()
+            self.endpoints += tuple(local)
         if remote:
             if self._keys is None:
                 raise ValueError("tcp endpoints need keys")
@@ -107,6 +105,13 @@ class Sockets:
                 bound = router.get(zmq.LAST_ENDPOINT)
                 assert isinstance(bound, bytes)
                 self.endpoints += (advertised(bound.decode().rstrip("\0")),)
+
+    def listen_again(self) -> None:
+        """On the sockets that are files, where these are not there. Raises SystemSetupError."""
+        for path in self._bound_files:
+            if self._local is not None and not os.path.exists(path):
+                self._bind(self._local, f"ipc://{path}")  # a first binding is not undone: that would remove the new file, some time later
+                os.chmod(path, 0o600)
 
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(kind)

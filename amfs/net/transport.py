@@ -26,16 +26,19 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 from amfs.engine.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Member, Message, PeerRequest, PeerResponse, RunBegin
 from amfs.errors import ProtocolError
-from amfs.host.processes import host_id
+from amfs.host.life import is_held
+from amfs.host.processes import host_id, same_machine
 from amfs.net import wire
 from amfs.net.addresses import pick
 from amfs.net.guard import Refusals
 from amfs.net.keys import Keys
 from amfs.net.link import Limits, Link, Packet, State
 from amfs.net.probes import Probes
+from amfs.net.records import LIFE
 from amfs.net.sockets import FRAME_BYTES_MAX, Channel, HungUpError, Sockets
 from amfs.net.weight import weight
 
@@ -258,8 +261,18 @@ class Transport:
     def is_gone(self, peer: int) -> bool:
         """Has the process of ``peer`` ended, as far as its host says so at once? To be asked again: an answer may take longer."""
         record = self._peers.get(peer)
-        endpoint = pick(record.endpoints, record.host, self.host) if record is not None else None
-        return endpoint is not None and self._probes.is_refused(endpoint)
+        if record is None:
+            return False
+        if same_machine(record.host, self.host):
+            for endpoint in record.endpoints:  # one that ended in an orderly way has taken its socket along, but not its lock
+                if endpoint.startswith("ipc://") and is_held(Path(endpoint.removeprefix("ipc://")).with_suffix(LIFE)) is False:
+                    return True
+        chosen = pick(record.endpoints, record.host, self.host)
+        return chosen is not None and self._probes.is_refused(chosen)
+
+    def listen_again(self) -> None:
+        """Where the files of sockets were removed. Raises SystemSetupError."""
+        self._sockets.listen_again()
 
     def take_restarted(self) -> list[int]:
         """Peers found to be new processes under an old id since the last call: what was on the way to their earlier life is lost."""

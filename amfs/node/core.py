@@ -33,6 +33,7 @@ from amfs.engine.events import (
     FsStriped,
     FsWorked,
     JobDone,
+    Leaving,
     MembersChanged,
     MovedForTask,
     MoveForTask,
@@ -176,7 +177,7 @@ class NodeCore:
             if self.fs is not None:
                 self._collect("fs", self.fs.handle(event, now), out, local)
             self._collect("member", self.membership.handle(event, now), out, local)
-        elif isinstance(event, (PeersHeard, PeerGone)):
+        elif isinstance(event, (PeersHeard, PeerGone, Leaving)):
             self._collect("member", self.membership.handle(event, now), out, local)
         elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, FsDamaged, FsSpilled, ClockRead)):
             assert self.fs is not None

@@ -105,7 +105,7 @@ class Loop:
         self.clients: dict[int, LoopClient] = {}
         self.timers = Timers()
         self.stopping = ""
-        self.left_out = False  # the session may go on without this node
+        self.was_ended = False  # with the whole session, by an order
         self.inbox: deque[Callable[[], None]] = deque()
         self.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._waking = threading.Lock()
@@ -316,7 +316,7 @@ class Loop:
                 log.log(effect.level, "%s", effect.text)
             elif isinstance(effect, Stop):
                 self.stopping = effect.reason
-                self.left_out = effect.left_out
+                self.was_ended = effect.ended
             elif isinstance(effect, Probe):
                 if core is not None and self.transport is not None and self.transport.is_gone(effect.peer):
                     self.act(owner, core.handle(PeerGone(effect.peer), now()))

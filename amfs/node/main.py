@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from amfs._native import Meta, raise_files_limit
 from amfs.display.progress import size_text
-from amfs.engine.messages import Leave, Member
+from amfs.engine.events import Leaving
+from amfs.engine.messages import Member
 from amfs.fs.vfs.machine import FileSystem
 from amfs.host.processes import host_id, usable_cpus
 from amfs.net.records import NodeConfig
@@ -24,6 +25,7 @@ from amfs.node.file_backend import Address, FileBackend
 from amfs.node.loop import Loop
 from amfs.node.mounts import Mounts
 from amfs.node.node_io import NodeIO
+from amfs.node.presence import Presence
 from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
 from amfs.provision.daemon import enter, report_ready
@@ -35,10 +37,18 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
     """Run one node; returns the exit status. Raises AmfsError if it cannot start."""
     slots = max(0, config.slots or usable_cpus())
     host = config.host or host_id()
+    presence = Presence(config)
+    try:
+        return _serve(config, ready_fd, slots, host, presence)
+    finally:
+        presence.close()
+
+
+def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, presence: Presence) -> int:
     transport = Transport(config.node, config.keys, config.listen, host=host)
     node_io: NodeIO | None = None
     store: Store | None = None
-    left_out = False
+    was_ended = False
     try:
         if config.manager != config.node:
             transport.connect(config.manager, config.managers)
@@ -87,7 +97,13 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         loop.on_view = on_view
 
         def stop(number: int, frame: object) -> None:
-            loop.post(lambda: setattr(loop, "stopping", f"signal {number}"))
+            loop.post(lambda: loop.tell_node(Leaving(f"signal {number}")))
+
+        def again() -> None:
+            transport.listen_again()
+            mounts.listen_again()
+
+        presence.endpoints, presence.again = transport.endpoints, again
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
@@ -99,17 +115,17 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
             log.warning("%s", store.remark)
         while not loop.stopping:
             loop.turn()
+            presence.look()
+            if presence.abandoned:
+                loop.tell_node(Leaving("what started this session has ended before it was complete"))
         log.info("stopping: %s", loop.stopping)
-        left_out = loop.left_out
-        view = core.membership.view
-        if loop.stopping.startswith("signal") and view is not None and view.manager != config.node:
-            transport.queue(view.manager, Leave(config.node))  # so that nobody waits for a heartbeat to be missed
+        was_ended = loop.was_ended
         transport.drain(1.0)
         return 0
     finally:
         if node_io is not None:
             if node_io.mounts is not None:
-                node_io.mounts.keep_dead = left_out
+                node_io.mounts.keep_dead = not was_ended
             node_io.close()
         if store is not None:
             store.close()

@@ -158,7 +158,7 @@ class Mounts:
         self.io = io
         self.session = session
         self.alone = False
-        self.keep_dead = False  # at the end mounts stay, dead
+        self.keep_dead = True  # at the end mounts stay, dead: but where somebody ends the session
         self._serial = 0
         self._mounts: dict[int, Mount] = {}  # by number
         self._by_fd: dict[int, Mount] = {}
@@ -175,14 +175,24 @@ class Mounts:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.epoll()
         self._socket_path = fusemounts.control_socket(run_dir, node)
-        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        self._door = self._listen()
+        self._poll.register(self._wake, select.EPOLLIN)
+
+    def _listen(self) -> socket.socket:
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._socket_path)
-        self._door.bind(self._socket_path)
+        door.bind(self._socket_path)
         os.chmod(self._socket_path, 0o600)  # the directory is closed to others, and who connects is asked for his number
-        self._door.listen(16)
-        self._poll.register(self._door, select.EPOLLIN)
-        self._poll.register(self._wake, select.EPOLLIN)
+        door.listen(16)
+        self._poll.register(door, select.EPOLLIN)
+        return door
+
+    def listen_again(self) -> None:
+        """The directory of the session was removed. Raises OSError."""
+        before, self._door = self._door, self._listen()
+        self._poll.unregister(before)
+        before.close()
 
     @property
     def fd(self) -> int:
@@ -409,7 +419,7 @@ class Mounts:
         return list(mount.requests())
 
     def _take_away(self, mount: Mount) -> None:
-        """Unmount; or, where the session goes on without this node, leave the mount dead, as a node that was killed does. Programs are told
+        """Unmount; or, where nobody has ended the session, leave the mount dead, as a node that was killed does. Programs are told
         ENOTCONN there. In the bare directory they would find no file, and write new ones to it. (libfuse ends by unmounting only.)"""
         if not (self.keep_dead and mount.number != self._tasks and isinstance(mount, Native)):
             mount.unmount()

@@ -58,7 +58,8 @@ class Allocation:
         hosts = self._hosts()
         options = msgspec.structs.replace(options, tcp=options.tcp or "0.0.0.0", expected=max(options.expected, len(hosts)))
         orphans.sweep()
-        chosen, directory = discovery.claim(name)
+        claim = discovery.claim(name)
+        chosen, directory = claim.name, claim.path
         started: list[subprocess.Popen[bytes]] = []
         founded: SessionRecord | None = None
         patience = START_S + START_PER_NODE_S * len(hosts)
@@ -90,6 +91,8 @@ class Allocation:
                     process.wait(10)
             records.remove_directory(directory)
             raise
+        finally:
+            claim.release()
         return session
 
     def add(self, session: SessionRecord, options: NodeOptions) -> Ready:

@@ -56,11 +56,14 @@ def entries(readies: Sequence[Ready], host: str) -> tuple[NodeEntry, ...]:
 
 
 def sweep_mounts() -> None:
-    """Unmount what dead sessions left mounted; those who use it get errors anyway."""
+    """Unmount what dead sessions left mounted; those who use it get errors anyway. A dead mount of a session that goes on stays: programs
+    would write to the directory below."""
     from amfs.host import fusemounts  # few sessions meet any
 
-    if fusemounts.mounted():
-        fusemounts.sweep()
+    for name in {mount.session for mount in fusemounts.mounted()}:
+        session = next((one for one in records.list_all() if one.name == name), None)
+        if session is not None and discovery.state_of(session, probe_s=0) is discovery.State.DEAD:
+            fusemounts.sweep(name)
 
 
 def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
@@ -92,8 +95,13 @@ def join_here(session: SessionRecord, config: NodeConfig) -> int:
         return daemon.run(import_module(daemon.NODE_MODULE).serve, config, None)
     finally:
         with contextlib.suppress(SessionError):
-            if session.path.exists() and not discovery.is_live(records.load(session.path), probe_s=0.5, but=pid):
-                records.remove_directory(session.directory)
+            if session.path.exists():
+                known = records.load(session.path)
+                here = processes.host_id()
+                others = [one for one in known.nodes if one.node != config.node and processes.same_machine(one.host, here)]
+                borrowed = not others and not processes.same_machine(known.host, here)  # its keys are for no host that it has left
+                if borrowed or discovery.state_of(known, probe_s=0.5, but=config.node) is discovery.State.DEAD:
+                    records.remove_directory(session.directory)
 
 
 class LocalProcesses:
@@ -108,10 +116,11 @@ class LocalProcesses:
             raise UsageError("a session has at least one node: --nodes 1")
         options = msgspec.structs.replace(options, expected=max(options.expected, self.nodes))
         orphans.sweep()
-        chosen, directory = discovery.claim(name)
-        sweep_mounts()
+        claim = discovery.claim(name)
+        chosen, directory = claim.name, claim.path
         started: list[daemon.Started] = []
         try:
+            sweep_mounts()
             keys = make_keys()
             for node in range(self.nodes):
                 started.append(daemon.launch(node_config(chosen, directory, keys, node, options, port_step=node, sharing=self.nodes)))
@@ -128,6 +137,8 @@ class LocalProcesses:
             daemon.stop([(one.ready.pid, one.ready.started) for one in started if one.ready is not None])
             records.remove_directory(directory)
             raise
+        finally:
+            claim.release()
         return session
 
     def add(self, session: SessionRecord, options: NodeOptions) -> Ready:
@@ -147,26 +158,38 @@ class LocalProcesses:
         remarks: list[str] = []
         number = _number(session.directory)
         host = processes.host_id()
-        local = [(entry.pid, entry.started) for entry in session.nodes if entry.host == host]
-        mine = [(pid, started) for pid, started in local if processes.is_running(pid, started)]
+        mine = discovery.held(session)
+        told = False
         try:
             with Client(session) as client:
                 view = client.view(min(timeout_s, 3.0))
                 others = [member.node for member in view.members if member.node != view.manager]
                 # The manager passes it on; a few more are told in case it is just going down.
-                client.tell([view.manager, *others[:3]], Shutdown(), 2.0)
+                told = client.tell([view.manager, *others[:3]], Shutdown(), 2.0)
         except SessionError as error:
-            if mine or not all(entry.host == host for entry in session.nodes):
+            if mine or any(not processes.same_machine(entry.host, host) for entry in session.nodes):
                 remarks.append(str(error))
-        if stubborn := daemon.await_end(mine, timeout_s):
-            pids = ", ".join(str(pid) for pid, _ in stubborn)
-            remarks.append(f"killed process{'es' if len(stubborn) > 1 else ''} {pids}: no end within {timeout_s:g} s")
-            daemon.stop(stubborn)
+        end = time.monotonic() + timeout_s
+        while discovery.held(session) and time.monotonic() < end:
+            time.sleep(0.01)
+        if stubborn := discovery.held(session):
+            seen = [(entry.pid, entry.started) for entry in stubborn if entry.host == host]
+            if seen:
+                pids = ", ".join(str(pid) for pid, _ in seen)
+                remarks.append(f"killed process{'es' if len(seen) > 1 else ''} {pids}: no end within {timeout_s:g} s")
+                daemon.stop(seen)
+        daemon.await_end([(entry.pid, entry.started) for entry in mine if entry.host == host], timeout_s)  # its lock went a moment before
         daemon.stop(_queue_server(session.directory))
         # Another process that found the session dead may have begun to remove it, and have been ended before it was through. A directory
         # that was made under this name since is not ours.
         if number and _number(session.directory) == number and not (session.directory / records.STARTING).exists():
-            records.remove_directory(session.directory)
+            if left := discovery.held(session):
+                nodes = ", ".join(str(entry.node) for entry in left)
+                remarks.append(f"node {nodes} runs in another PID namespace and does not end; {session.directory} is left as it is")
+            elif told or discovery.state_of(session, probe_s=0) is discovery.State.DEAD:
+                records.remove_directory(session.directory)
+            else:
+                remarks.append(discovery.unknown(session))
         return remarks
 
 

@@ -78,13 +78,14 @@ def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
     options = msgspec.structs.replace(options, expected=max(options.expected, size))
     local_rank = hosts[:rank].count(host)
     started: list[daemon.Started] = []
+    claims: list[discovery.Claim] = []
     directory: Path | None = None
     patience = START_S + START_PER_NODE_S * size
     try:
-        chosen, keys = _from_first(comm, lambda: (_claim(name), make_keys()))
+        chosen, keys = _from_first(comm, lambda: (_claim(name, claims), make_keys()))
         if rank == 0:
             directory = records.base_dir() / chosen
-        _everywhere(comm, lambda: discovery.claim(chosen) if leader and rank else None)
+        _everywhere(comm, lambda: _claim(chosen, claims) if leader and rank else None)
         directory = records.base_dir() / chosen
 
         def begin(managers: tuple[str, ...] = ()) -> Ready:
@@ -105,6 +106,9 @@ def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
         if directory is not None and leader:
             records.remove_directory(directory)
         raise
+    finally:
+        for claim in claims:
+            claim.release()
     return rank, session
 
 
@@ -119,9 +123,10 @@ def _world() -> Any:
     return MPI.COMM_WORLD
 
 
-def _claim(name: str | None) -> str:
+def _claim(name: str | None, claims: list[discovery.Claim]) -> str:
     orphans.sweep()
-    return discovery.claim(name)[0]
+    claims.append(discovery.claim(name))
+    return claims[-1].name
 
 
 def _complete(session: SessionRecord, patience_s: float) -> None:

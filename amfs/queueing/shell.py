@@ -16,8 +16,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from amfs.client import discovery
 from amfs.errors import AmfsError, SystemSetupError, UsageError
-from amfs.host import fusemounts, processes
+from amfs.host import fusemounts
 from amfs.libexec import program
 from amfs.net.records import SessionRecord
 from amfs.queueing import shell_functions, spool
@@ -61,8 +62,7 @@ class Mount:
     """A mount of the session for one shell, served by a node of this host. Raises SystemSetupError, SessionError."""
 
     def __init__(self, record: SessionRecord) -> None:
-        host = processes.host_id()
-        local = [entry.node for entry in record.nodes if entry.host == host and processes.is_running(entry.pid, entry.started)]
+        local = [entry.node for entry in discovery.held(record)]
         if not local:
             raise SystemSetupError(f"no node of session {record.name} runs on this host; one can join: amfs node --join {record.name}")
         place = record.directory / f"mount-{os.getpid()}"

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 from amfs.engine import messages as m
-from amfs.engine.events import Event, PeerDown, Received
+from amfs.engine.events import Event, Leaving, PeerDown, Received
 from amfs.engine.partition import PartitionTable, enough_for
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.client import SimClient
@@ -89,6 +89,12 @@ class Cluster:
         if node.alive:
             self.world.note(number, "crashes", "")
             node.die()
+
+    def leave(self, number: int) -> None:
+        """The host of the node has it end (SIGTERM)."""
+        if self.nodes[number].alive:
+            self.world.note(number, "leaves", "")
+            self.nodes[number].arrive(("event", Leaving("signal 15")))
 
     def restart(self, number: int) -> None:
         """The machine of a node that died is back: a new process asks the manager for a number, then to be let in under it."""

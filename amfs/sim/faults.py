@@ -110,9 +110,9 @@ class Schedule:
     def _happen(self, one: FaultEvent, who: int) -> None:
         cluster, client, world = self.cluster, self.client, self.world
         node = cluster.nodes.get(who)
-        if one.what == "crash" and node is not None and len(list(cluster.alive())) > 1:
+        if one.what in ("crash", "leave") and node is not None and len(list(cluster.alive())) > 1:
             self.lost.add(who)
-            cluster.crash(who)
+            (cluster.crash if one.what == "crash" else cluster.leave)(who)
             if one.seconds:
                 world.at(world.now + one.seconds, cluster.restart, who)
         elif one.what == "join":

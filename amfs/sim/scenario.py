@@ -37,7 +37,7 @@ class SimTask(msgspec.Struct, frozen=True, omit_defaults=True):
 class FaultEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that befalls a process, or the network, at a time or at an event.
 
-    ``what``: crash, join, stall, cut, client dies, client stops. It happens at ``at`` seconds; or, if ``on`` is given, so long after the
+    ``what``: crash, leave, join, stall, cut, client dies, client stops. At ``at`` seconds; or, if ``on`` is given, so long after the
     ``count``-th event of that kind: a message that arrives (by the name of its type), or "launches".
     """
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +49,25 @@ def test_nodes_of_other_hosts_join_and_work(hosts: Hosts, joined: tuple[str, lis
     first.run("amfs", "run", "--session", "far", "list", cwd=hosts.shared)
     names = {(hosts.shared / f"o{k}").read_text().strip() for k in range(12)}
     assert names == {host.name for host in hosts.nodes[:3]}
+
+
+def test_a_node_that_leaves_takes_its_keys_and_its_store_along(
+    hosts: Hosts, joined: tuple[str, list[subprocess.Popen[bytes]]]
+) -> None:
+    _, (process, _) = joined
+    first, leaving = hosts.nodes[:2]
+    assert leaving.listing("/tmp/amfs-0/far") and leaving.listing("/dev/shm")
+    for pid in leaving.processes("--join"):
+        os.kill(pid, signal.SIGTERM)
+    process.wait(timeout=60)
+    assert leaving.listing("/dev/shm") == []
+    assert "session.json" not in leaving.listing("/tmp/amfs-0/far")
+    assert len(members(first, "far")) == 2
+
+
+def test_down_says_no_more_than_that_it_is_down(hosts: Hosts, joined: tuple[str, list[subprocess.Popen[bytes]]]) -> None:
+    done = hosts.nodes[0].run("amfs", "down", "far")
+    assert (done.stdout, done.stderr) == ("far is down\n", "")
 
 
 def test_the_session_is_seen_and_used_from_any_host_that_has_its_file(

@@ -8,7 +8,7 @@ from recorder import Recorder
 
 from amfs.config import MemberLimits
 from amfs.engine import messages as m
-from amfs.engine.events import PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
+from amfs.engine.events import Leaving, PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
 from amfs.engine.membership import Membership
 from amfs.engine.partition import PartitionTable
 from amfs.engine.states import PeerState
@@ -213,7 +213,7 @@ def test_a_manager_without_the_majority_takes_nobody_for_dead_and_ends_its_side(
     beating(manager, round(LIMITS.cut_off_s / BEAT) - 1, 1)
     assert not manager.take_all(m.View) and not manager.effects_of(Stop)
     beating(manager, 3, 1)
-    assert manager.effect(Stop) == Stop("cut off from the majority of the session", True)
+    assert manager.effect(Stop) == Stop("cut off from the majority of the session")
     assert [to for to, message in manager.sent if isinstance(message, m.Shutdown)] == [1]
     assert not manager.take_all(m.View)
 
@@ -267,7 +267,7 @@ def test_of_two_halves_that_with_the_lowest_node_goes_on() -> None:
     last.advance(LIMITS.cut_off_s + 2 * BEAT)
     view = first.machine.view
     assert view is not None and [one.node for one in view.members] == [0]
-    assert last.effects_of(Stop)[0] == Stop("cut off from the majority of the session", True)
+    assert last.effects_of(Stop)[0] == Stop("cut off from the majority of the session")
 
 
 def test_a_refused_connection_needs_no_waiting() -> None:
@@ -321,12 +321,12 @@ def test_the_higher_epoch_wins_then_the_lower_manager(view: m.View, adopted: boo
 
 def test_a_node_that_is_left_out_leaves() -> None:
     node = node_in(view_of(1, 0, 0, 1, 2), 2).tell(0, view_of(2, 0, 0, 1))
-    assert node.effect(Stop) == Stop("the others took this node for dead", True)
+    assert node.effect(Stop) == Stop("the others took this node for dead")
 
 
 def test_of_two_sides_that_have_given_each_other_up_the_larger_counts_whatever_its_epoch() -> None:
     alone = node_in(view_of(7, 0, 0), 0).tell(CLIENT, view_of(5, 1, 1, 2))
-    assert alone.effect(Stop) == Stop("the others took this node for dead", True)
+    assert alone.effect(Stop) == Stop("the others took this node for dead")
     several = node_in(view_of(5, 1, 1, 2), 1).tell(CLIENT, view_of(7, 0, 0))
     assert several.machine.view == view_of(5, 1, 1, 2)
     assert not several.effects_of(Stop)
@@ -485,7 +485,7 @@ def test_any_node_takes_the_order_to_shut_down_to_all(asked: int) -> None:
     assert sorted(to for to, _ in node.take_all(m.Shutdown)) == [other for other in (0, 1, 2) if other != asked]
     last = node.take(m.View, CLIENT + 1)
     assert (last.members, last.epoch) == ((), 2), "so that a submitter need not find out by waiting"
-    assert node.effect(Stop) == Stop("shut down")
+    assert node.effect(Stop) == Stop("shut down", True)
     node.nothing_left()
 
 
@@ -541,7 +541,7 @@ def test_a_node_that_its_manager_has_given_up_leaves() -> None:
     node.feed(PeerDown(1, refused=True))
     assert not node.effects
     node.feed(PeerDown(0, refused=True))
-    assert node.effect(Stop) == Stop("the others took this node for dead", True)
+    assert node.effect(Stop) == Stop("the others took this node for dead")
 
 
 def test_a_manager_leaves_when_half_of_its_nodes_have_given_it_up() -> None:
@@ -549,4 +549,46 @@ def test_a_manager_leaves_when_half_of_its_nodes_have_given_it_up() -> None:
     manager.feed(PeerDown(3, refused=True))
     assert not manager.effects and manager.machine.nodes() == [0, 1, 2, 3]
     manager.feed(PeerDown(2, refused=True))
-    assert manager.effect(Stop) == Stop("the others took this node for dead", True)
+    assert manager.effect(Stop) == Stop("the others took this node for dead")
+
+
+# ── nodes that are told to end ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_the_last_node_goes_on_when_all_the_others_leave_at_once(order: tuple[int, ...]) -> None:
+    """It ended 18 s later: only the manager was told, and that left, too."""
+    last = node_in(view_of(1, 0, 0, 1, 2, 3), 3).advance(BEAT)
+    for node in order:
+        leaving = node_in(view_of(1, 0, 0, 1, 2, 3), node).feed(Leaving("signal 15"))
+        assert leaving.effect(Stop) == Stop("signal 15")
+        last.tell(node, leaving.take(m.Leave, 3))
+    assert last.machine.is_manager
+    beating(last, round(LIMITS.dead_s / BEAT) + 2)
+    assert last.machine.nodes() == [3] and not last.effects_of(Stop)
+
+
+def test_a_node_that_leaves_does_not_count_for_those_who_stay() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2, 3), 1).advance(BEAT)
+    for gone in (0, 2):
+        node.tell(gone, m.Leave(gone))
+    node.forget().tell(3, m.Heartbeat(1))
+    assert node.machine.nodes() == [1, 3], "two of four would be no majority"
+
+
+def test_the_word_of_another_ends_nobody() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2, 3), 1).tell(2, m.Leave(3))
+    assert not node.machine.majority.gone
+
+
+def test_who_was_cut_off_does_not_believe_that_the_others_have_left_for_good() -> None:
+    """They may have left a session that goes on without this node."""
+    node = node_in(view_of(1, 0, 0, 1, 2), 2)
+    beating(node, round(LIMITS.dead_s / BEAT) + 1)
+    node.tell(0, m.Leave(0)).tell(1, m.Leave(1))
+    assert not node.machine.is_manager
+
+
+def test_a_side_that_is_cut_off_ends_without_an_order() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 1).tell(0, m.Shutdown(False))
+    assert node.effect(Stop) == Stop("shut down", False)

@@ -7,7 +7,7 @@ after ``----`` has the transcript. Steps::
     task NAME [in=F,F] [out=F,F] [given=F] [node=N] [soft] [seconds=S] [fails=N|always] [retries=N] [reduce=N] [keep=F] [cores=N]
          [priority=N]
     file NAME BYTES
-    at SECONDS crash N | stop REASON | cut N[,N…] | heal
+    at SECONDS crash N | leave N | stop REASON | cut N[,N…] | heal
     end                       (run to the end of the run; without it the scenario is not run at all)
 
 In the transcript a line is ``milliseconds  who  what``; messages are those that arrive. What a node says to itself does not show;
@@ -123,6 +123,8 @@ class Scenario:
         for when, words in self.events:
             if words[0] == "crash":
                 world.at(when, cluster.crash, int(words[1]))
+            elif words[0] == "leave":
+                world.at(when, cluster.leave, int(words[1]))
             elif words[0] == "stop":
                 world.at(when, client.stop, " ".join(words[1:]))
             else:
@@ -139,7 +141,7 @@ class Scenario:
         world.hear = None
         world.let_pass(1.0)
         client.die()
-        if not any(words[0] in ("crash", "cut") for _, words in self.events):
+        if not any(words[0] in ("crash", "leave", "cut") for _, words in self.events):
             world.let_pass(60.0)
             check_nothing_left(cluster, cut_off=False)
         return "\n".join(self.lines) + "\n"
@@ -153,7 +155,7 @@ class Scenario:
             text = f"<- {'client' if sender >= m.CLIENT_ID_MIN else f'node {sender}'}: {self._message(what)}"
         elif kind == "launches":
             text = f"launches {self._name(what[0])}" + (f" (attempt {what[1] + 1})" if what[1] else "")  # type: ignore[index]
-        elif kind in ("says", "sees down", "crashes", "cut", "healed"):
+        elif kind in ("says", "sees down", "crashes", "leaves", "cut", "healed"):
             text = f"{kind} {what}".rstrip()
         else:
             return

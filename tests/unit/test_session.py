@@ -133,7 +133,7 @@ def test_where_sessions_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_random_names_are_good_names(base: Path) -> None:
     for _ in range(200):
         records.check_name(records.random_name())
-    name, path = discovery.claim(None)
+    name, path, _ = discovery.claim(None)
     assert path == base / name and path.is_dir()
 
 
@@ -152,7 +152,7 @@ def test_a_living_session_keeps_its_name() -> None:
 def test_a_dead_session_does_not() -> None:
     session = make("reused", GONE)
     (session.directory / "node-0.ipc").touch()
-    _, path = discovery.claim("reused")
+    path = discovery.claim("reused").path
     assert not (path / "node-0.ipc").exists() and not (path / "session.json").exists()
 
 
@@ -278,3 +278,23 @@ def test_nothing_else_is_swept(tmp_path: Path) -> None:
     mine.remove()
     mine.remove()
     assert not mine.path.exists()
+
+
+def test_a_session_that_cannot_be_judged_is_left_and_said(base: Path) -> None:
+    discovery.claim("far").release()
+    far = SessionRecord(name="far", keys=KEYS, created=1.0, host="", nodes=(entry((1, 1), "elsewhere/00000000-1"),))
+    records.save(far)
+    words = f"session far does not answer, and whether its nodes on elsewhere have ended cannot be known here: {base}/far is left as it is"
+    for look in (lambda: discovery.find("far"), lambda: discovery.find(), lambda: discovery.claim("far")):
+        with pytest.raises(SessionError, match=words):
+            look()
+    assert far.path.exists() and discovery.newest_live() is None
+
+
+def test_what_a_start_that_was_killed_left_is_removed(base: Path) -> None:
+    claim = discovery.claim("young")
+    discovery.clean()
+    assert claim.path.exists(), "its owner lives"
+    claim.release()
+    discovery.clean()
+    assert not claim.path.exists()
