@@ -44,10 +44,12 @@ class Launcher:
 
     fd: int  # eventfd, readable while completions wait
 
-    def __init__(self, slots: int, *, memory: int = 0, sandbox_dir: str, log_dir: str, mount_dir: str = ..., watcher: str = ...) -> None:
+    def __init__(self, slots: int, *, memory: int = 0, sandbox_dir: str, log_dir: str, mount_dir: str = ..., watcher: str = ...,
+                 kills: str = ..., last_words: str = ...) -> None:
         """``memory`` bytes, 0: not accounted. Sandboxes are made in ``sandbox_dir`` (must be on the store's file system).
         ``mount_dir``: where the session's file system is for blind tasks, which cannot run without. ``watcher``: the
-        program amfs-watcher, which ends what tasks have left when this process is killed."""
+        program amfs-watcher, which ends what tasks have left when this process is killed. It says ``last_words`` if the kernel has killed
+        processes meanwhile because memory had run out, of which ``kills`` tells (the file of a memory cgroup, or /proc/vmstat)."""
     def set_context(self, context: int, base: str, env: Sequence[str]) -> None:
         """Base directory and whole environment ("K=V") shared by the records that name this context. Replaces."""
     def drop_context(self, context: int) -> None: ...

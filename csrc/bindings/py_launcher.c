@@ -34,16 +34,17 @@ static PyObject *os_error(int number, const char *message) {
 }
 
 static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"slots", "memory", "sandbox_dir", "log_dir", "mount_dir", "watcher", NULL};
+    static char *names[] = {"slots", "memory", "sandbox_dir", "log_dir", "mount_dir", "watcher", "kills", "last_words", NULL};
     launcher_object *object = (launcher_object *)self;
-    PyObject *sandbox = NULL, *logs = NULL, *mount = NULL, *watcher = NULL;
+    PyObject *sandbox = NULL, *logs = NULL, *mount = NULL, *watcher = NULL, *kills = NULL, *words = NULL;
     Py_ssize_t slots;
     long long memory = 0;
     char fault[512];
     int failed;
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "n|$LO&O&O&O&:Launcher", names, &slots, &memory, PyUnicode_FSConverter, &sandbox,
-                                     PyUnicode_FSConverter, &logs, PyUnicode_FSConverter, &mount, PyUnicode_FSConverter, &watcher))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "n|$LO&O&O&O&O&O&:Launcher", names, &slots, &memory, PyUnicode_FSConverter, &sandbox,
+                                     PyUnicode_FSConverter, &logs, PyUnicode_FSConverter, &mount, PyUnicode_FSConverter, &watcher,
+                                     PyUnicode_FSConverter, &kills, PyUnicode_FSConverter, &words))
         goto error;
     if (sandbox == NULL || logs == NULL) {
         PyErr_SetString(PyExc_TypeError, "Launcher() needs sandbox_dir and log_dir");
@@ -62,7 +63,9 @@ static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords) {
                                      PyBytes_AsString(sandbox),
                                      PyBytes_AsString(logs),
                                      mount != NULL ? PyBytes_AsString(mount) : NULL,
-                                     watcher != NULL ? PyBytes_AsString(watcher) : NULL};
+                                     watcher != NULL ? PyBytes_AsString(watcher) : NULL,
+                                     kills != NULL ? PyBytes_AsString(kills) : NULL,
+                                     words != NULL ? PyBytes_AsString(words) : NULL};
     WITHOUT_GIL(failed = amfs_launcher_new(&options, &object->launcher, fault, sizeof fault));
     if (failed) {
         os_error(failed, fault);
@@ -72,12 +75,16 @@ static int launcher_init(PyObject *self, PyObject *args, PyObject *keywords) {
     Py_DECREF(logs);
     Py_XDECREF(mount);
     Py_XDECREF(watcher);
+    Py_XDECREF(kills);
+    Py_XDECREF(words);
     return 0;
 error:
     Py_XDECREF(sandbox);
     Py_XDECREF(logs);
     Py_XDECREF(mount);
     Py_XDECREF(watcher);
+    Py_XDECREF(kills);
+    Py_XDECREF(words);
     return -1;
 }
 

@@ -140,6 +140,8 @@ int amfs_launcher_new(const amfs_launcher_options *options, amfs_launcher **resu
     failed = launcher->sandbox_dir == NULL ? errno : 0;
     launcher->log_dir = strdup(options->log_dir);
     launcher->watcher = options->watcher != NULL ? strdup(options->watcher) : NULL;
+    launcher->kills_file = options->kills_file != NULL ? strdup(options->kills_file) : NULL;
+    launcher->last_words = options->last_words != NULL ? strdup(options->last_words) : NULL;
     launcher->mount_dir = options->mount_dir != NULL ? strdup(options->mount_dir) : NULL;
     if (failed) {
         snprintf(fault, fault_size, "cannot use the sandbox directory '%s'", options->sandbox_dir);
@@ -363,5 +365,7 @@ void amfs_launcher_free(amfs_launcher *launcher) {
     free(launcher->log_dir);
     free(launcher->mount_dir);
     free(launcher->watcher);
+    free(launcher->kills_file);
+    free(launcher->last_words);
     free(launcher);
 }

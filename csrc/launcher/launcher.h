@@ -32,6 +32,8 @@ typedef struct {
     const char *log_dir;     /* made when first needed */
     const char *mount_dir;   /* where the session's file system is for blind tasks; NULL: they cannot run */
     const char *watcher;     /* the program amfs-watcher; NULL: what tasks leave behind survives the death of this process */
+    const char *kills_file,
+        *last_words; /* what the watcher says on our standard error when we have died and the count in this file has grown */
 } amfs_launcher_options;
 
 /* Start a launcher. Returns 0, or an errno with a sentence in `fault`. */

@@ -23,7 +23,7 @@ struct amfs_launcher {
     /* Constant while the thread runs. */
     uint32_t slots;
     uint64_t memory;
-    char *sandbox_dir, *log_dir, *mount_dir, *watcher; /* the last two: NULL: none */
+    char *sandbox_dir, *log_dir, *mount_dir, *watcher, *kills_file, *last_words; /* the last four: NULL: none */
     pid_t owner;
     pthread_t thread;
     int wake_fd; /* eventfd to the thread, edge-triggered there and never read */

@@ -92,7 +92,8 @@ static void know_last_pid(amfs_loop *loop, pid_t pid) {
 static int start_watcher(amfs_loop *loop, char *fault, size_t fault_size) {
     const char *program = loop->launcher->watcher;
     char mark[20];
-    const char *arguments[] = {NULL, program, mark, NULL}, *const no_environment[] = {NULL};
+    const char *words = loop->launcher->kills_file != NULL ? loop->launcher->last_words : NULL;
+    const char *arguments[] = {NULL, program, mark, words, loop->launcher->kills_file, NULL}, *const no_environment[] = {NULL};
     int ends[2];
 
     if (program == NULL || loop->mark == 0) return 0;
@@ -168,6 +169,7 @@ static void end_watcher(amfs_loop *loop) {
 
     if (loop->watcher != NULL) {
         if (!loop->unswept) syscall(SYS_pidfd_send_signal, loop->watcher->pidfd, SIGKILL, NULL, 0);
+        else if (write(loop->watcher_pipe, "", 1) < 0) {} /* we have not died, it is only to end what is left */
         amfs_collect(loop->watcher->pidfd, !loop->unswept, &ending);
         close(loop->watcher->pidfd);
         amfs_nest_free(loop->watcher);
@@ -273,7 +275,7 @@ static void trim(amfs_loop *loop, int64_t now) {
 
     if (now < loop->next_trim_us) return;
     for (uint32_t i = 0; i < loop->launcher->slots; i++)
-        if (loop->slots[i].task != NULL) much |= amfs_run_trim(&loop->slots[i]) > TRIM_MUCH;
+        if (loop->slots[i].task != NULL) much |= amfs_run_trim(loop, &loop->slots[i]) > TRIM_MUCH;
     loop->trim_interval_us = much ? TRIM_SOON_US : earliest(2 * loop->trim_interval_us, TRIM_INTERVAL_US);
     loop->next_trim_us = now + loop->trim_interval_us;
 }
@@ -310,10 +312,12 @@ static bool fill(amfs_loop *loop) {
         if (stopping) return false;
         if (task == NULL) return true;
         amfs_slot *slot = &loop->slots[loop->free_slots[--loop->free_count]];
+        int64_t soon = amfs_now_us() + TRIM_SOON_US;
         if (loop->running++ == 0) {
             loop->trim_interval_us = TRIM_SOON_US;
-            loop->next_trim_us = amfs_now_us() + TRIM_SOON_US;
+            loop->next_trim_us = soon;
         }
+        loop->next_trim_us = earliest(loop->next_trim_us, soon);
         loop->cores_used += cores_of(loop, task);
         loop->memory_used += memory_of(loop, task);
         if (!amfs_run_start(loop, slot, task)) release(loop, slot, task);

@@ -22,6 +22,7 @@ typedef struct {
     uint64_t forks; /* of others, when it was started: see loop.forks */
     int killed;          /* AMFS_KILLED_... */
     bool killed_hard;    /* SIGKILL is sent */
+    bool yields;         /* the kernel kills it before us */
     int64_t deadline_us; /* monotonic; INT64_MAX: none */
     amfs_catcher out, err;
 } amfs_slot;
@@ -68,7 +69,8 @@ bool amfs_run_sweep(amfs_loop *loop);
 /* The number that the kernel has given to a process last; 0: not known. */
 pid_t amfs_last_pid(const amfs_loop *loop);
 
-/* Give back the memory of captured output beyond what will be kept. Returns by how much the output has grown. */
-int64_t amfs_run_trim(amfs_slot *slot);
+/* Give back the memory of captured output beyond what will be kept. Returns by how much the output has grown. If memory runs out the kernel
+ * is to kill the task and not us: that takes some system calls, so it is for tasks that run for longer than a moment. */
+int64_t amfs_run_trim(const amfs_loop *loop, amfs_slot *slot);
 
 #endif

@@ -71,9 +71,44 @@ CHILD_CODE static long call(long number, long a, long b, long c, long d, long e)
 }
 #endif
 
+/* What is in a file of /proc/PID, at most. */
+static const char *read_proc(pid_t pid, const char *name, char *text, size_t size) {
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, text, size - 1);
+    if (fd >= 0) close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    return text;
+}
+
+static void yield(pid_t pid, int score, int generations) {
+    char text[1024];
+
+    snprintf(text, sizeof text, "/proc/%d/oom_score_adj", pid);
+    int fd = open(text, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    dprintf(fd, "%d", score);
+    close(fd);
+    if (generations == 0) return;
+    char children[32];
+    snprintf(children, sizeof children, "task/%d/children", pid);
+    char *rest = text;
+    read_proc(pid, children, text, sizeof text);
+    for (pid_t child; (child = (pid_t)strtol(rest, &rest, 10)) > 0;) yield(child, score, generations - 1);
+}
+
+void amfs_spawn_yield(const amfs_spawner *spawner, pid_t pid) {
+    enum { MORE = 500, MOST = 1000, GENERATIONS = 4 };
+    yield(pid, spawner->oom_score + MORE < MOST ? spawner->oom_score + MORE : MOST, GENERATIONS);
+}
+
 void amfs_spawner_init(amfs_spawner *spawner) {
     struct rlimit limit = {0};
+    char text[32];
 
+    spawner->oom_score = atoi(read_proc(getpid(), "oom_score_adj", text, sizeof text));
     spawner->parent = getpid();
     getrlimit(RLIMIT_RTTIME, &limit);
     spawner->most_rttime = limit.rlim_max;

@@ -15,6 +15,7 @@ typedef struct {
     pid_t parent;         /* this process */
     uint64_t most_rttime; /* hard limit that goes with a mark */
     uint64_t files[2];    /* soft and hard limit of open files, of this process at the beginning; it may raise its own later */
+    int oom_score;        /* of this process: which one the kernel kills when memory has run out */
     uint64_t odd_signals; /* bit n: signal n+1 is ignored or handled in this process and has to be reset in children */
 } amfs_spawner;
 
@@ -62,6 +63,11 @@ void amfs_spawner_look(amfs_spawner *spawner);
 /* Start a process in a group of its own that dies with this thread unless it is to outlive it: 0 or an errno, also in the nest. The command's
  * directory is copied. */
 int amfs_spawn(const amfs_spawner *spawner, const amfs_command *command, amfs_nest *nest);
+
+/* Have the kernel kill this process, and those that it has started, rather than ours when memory has run out: what they have written into a
+ * store in memory is freed when we clean up after them. For a process that has executed its program: before that the kernel takes it for
+ * a part of ours. */
+void amfs_spawn_yield(const amfs_spawner *spawner, pid_t pid);
 
 /* Collect a process. Returns 0, EAGAIN when it still runs, or ECHILD when somebody else took its status. */
 int amfs_collect(int pidfd, bool wait, amfs_ending *ending);

@@ -212,7 +212,7 @@ bool amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task) {
         slot->pid = slot->nest->pid;
         slot->pidfd = slot->nest->pidfd;
         slot->killed = AMFS_NOT_KILLED;
-        slot->killed_hard = false;
+        slot->killed_hard = slot->yields = false;
         slot->deadline_us = INT64_MAX;
         failed = watch(loop, slot);
         if (failed) { /* the limit on epoll watches; not a state to run in */
@@ -344,10 +344,15 @@ static void collect_output(amfs_loop *loop, amfs_slot *slot, amfs_task *task, bo
     amfs_catch_end(&slot->err, size > 0, alone);
 }
 
-int64_t amfs_run_trim(amfs_slot *slot) {
+int64_t amfs_run_trim(const amfs_loop *loop, amfs_slot *slot) {
+    enum { MOMENT_US = 5000 };
     const amfs_task *task = slot->task;
     bool want = (task->flags & AMFS_WANT_OUTPUT) != 0;
 
+    if (!slot->yields && epoch_us() - task->completion->start_us >= MOMENT_US) {
+        amfs_spawn_yield(&loop->spawner, slot->pid);
+        slot->yields = true;
+    }
     return amfs_catch_trim(&slot->out, want ? AMFS_OUTPUT_MAX : (int64_t)task->capture, want) +
            amfs_catch_trim(&slot->err, (int64_t)task->capture, false);
 }
