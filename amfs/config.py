@@ -20,6 +20,9 @@ class MemoryLimits(msgspec.Struct, frozen=True):
     """The memory of a node for the files of runs, and the directory on a disk that takes what memory cannot hold."""
 
     limit: int = 0  # bytes; 0: as much as the store has room for, which is not accounted
+    why_limit: str = "--store-limit"  # what sets it, in words
+    sharing: int = 1  # nodes that were started together on this host, each of which is to take its part of what a cgroup has left
+    firm: bool = False  # said by the user or a cgroup, and so for files of amfs:/ as well
     high_water: float = 0.8  # of the limit: above it files are spilled
     spill: str = ""  # the spill directory; "": there is none
     spill_limit: int = 0  # bytes; 0: as much as there is room for

@@ -31,10 +31,11 @@ def spill(directory: str, files: int, mib: int, times: float, slots: int, quick:
     The exit status is 1 if something could not be measured; a missed target does not change it.
     """
     from amfs.bench.spilling import measure
+    from amfs.host.processes import usable_cpus
 
     report = measure(
         os.path.abspath(directory or tempfile.gettempdir()), files=max(2, files // 8) if quick else files, mib=mib, times=times,
-        slots=slots or len(os.sched_getaffinity(0)), repeat=repeat, say=say,
+        slots=slots or usable_cpus(), repeat=repeat, say=say,
     )  # fmt: skip
     show(report, output, spill_table(report))
     return 1 if any(row.error for row in report.rows) else 0

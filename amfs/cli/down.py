@@ -21,6 +21,7 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
     from amfs.host import orphans
     from amfs.net import records
     from amfs.provision.local import LocalProcesses
+    from amfs.runs import leftovers
 
     if everything and name:
         raise UsageError("give the name of one session, or --all")
@@ -32,6 +33,9 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
     discovery.clean()
     for path in orphans.sweep():
         click.echo(f"removed {path}, left by a node that died", err=True)
-    if everything and not sessions:
-        click.echo("no session is running", err=True)
+    if everything:
+        for words in leftovers.in_words(leftovers.sweep()):
+            click.echo(f"amfs: {words}", err=True)
+        if not sessions:
+            click.echo("no session is running", err=True)
     return 0

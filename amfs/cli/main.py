@@ -83,6 +83,7 @@ COMMANDS: dict[str, Entry] = {
     "shuffle": Entry("amfs.cli.shuffle:shuffle", TOGETHER, "Group the lines of many files by their key."),
     "up": Entry("amfs.cli.up:up", CLUSTER, "Start a session: node servers on this machine, or one per MPI rank."),
     "down": Entry("amfs.cli.down:down", CLUSTER, "Stop a session and remove what it left behind."),
+    "clean": Entry("amfs.cli.clean:clean", CLUSTER, "Free what processes that died have left on this host."),
     "status": Entry("amfs.cli.status:status", CLUSTER, "Show sessions, their nodes and what they are doing."),
     "node": Entry("amfs.cli.node:node", CLUSTER, "Run one node server; join a session from any host."),
     "check": Entry("amfs.cli.check:check", LOOK, "Say what is wrong with Swift scripts, without running them."),

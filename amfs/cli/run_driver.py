@@ -85,6 +85,8 @@ class Driver:
         growing = self.unfolds or (grows(self.file) and not self._is_document())
         tasks, plan, checker = self._open_list() if growing else self._load(past)
         context = RunContext(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
+        for words in context.remarks:
+            self.progress.message(words)
         driver = None
         try:
             driver = RunDriver(

@@ -26,10 +26,13 @@ def status(name: str | None, form: str, timeout: float) -> int:
     from amfs.client import discovery
     from amfs.errors import SessionError
     from amfs.net import records
+    from amfs.runs import leftovers
 
     if name:
         chosen = [discovery.find(name)]
     else:
+        for words in leftovers.in_words(leftovers.find(leftovers.places())):
+            click.echo(f"amfs: {words}", err=True)
         chosen = [session for session in records.list_all() if discovery.is_live(session)]
         if not chosen:
             discovery.find()  # cleans up after the dead and says that there is none
@@ -123,6 +126,12 @@ def _print(fact: dict[str, Any]) -> None:
     for row in rows:
         padded = [cell.ljust(widths[place]) if place in left else cell.rjust(widths[place]) for place, cell in enumerate(row)]
         click.echo("  " + "  ".join(padded).rstrip())
+    limits: dict[tuple[int, str], list[str]] = {}
+    for node in up:
+        limits.setdefault((node.get("memory_limit", 0), node.get("why_limit", "")), []).append(str(node["node"]))
+    for (limit, why), which in limits.items():
+        of = "" if len(limits) == 1 else f"node{'s' if len(which) > 1 else ''} {', '.join(which)}: "
+        click.echo(f"  {of}limit {size_text(limit)} a node: {why}" if limit else f"  {of}no limit: {why}")
     alone = sum(node.get("partitions", 0) - node.get("backed_up", 0) for node in up)
     if alone and len(up) > 1:
         click.echo(f"  names of {alone} of {sum(node.get('partitions', 0) for node in up)} partitions of amfs:/ have no backup in step yet")

@@ -11,19 +11,21 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from amfs.errors import UsageError
+from amfs.host import orphans
 
 
 @contextmanager
 def stage(directory: str) -> Iterator[str]:
     """The directory of a replay: ``directory``, which must be empty or new, or ('') a scratch directory that goes when it is over."""
     if not directory:
-        scratch = tempfile.mkdtemp(prefix="amfs-synthetic-")
+        scratch = orphans.make(orphans.EMBEDDED, "synthetic", Path(tempfile.gettempdir()))  # found by the next run if we are killed
         try:
-            yield scratch
+            yield str(scratch.path)
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.remove()
         return
     try:
         os.makedirs(directory, exist_ok=True)

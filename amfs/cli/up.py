@@ -34,10 +34,15 @@ def up(nodes: int | None, name: str | None, unit_size: int, replicas: int, expec
     """
     from amfs.errors import AmfsError
     from amfs.provision.choice import choose
+    from amfs.runs import leftovers
 
     provisioner = choose(nodes)
+    options = chosen_options(given, unit_size, replicas, expect or 1)
+    for words in leftovers.in_words(leftovers.sweep(options.store_dir)):
+        if provisioner.speaks:
+            click.echo(f"amfs: {words}", err=True)
     try:
-        session = provisioner.start(name, chosen_options(given, unit_size, replicas, expect or 1))
+        session = provisioner.start(name, options)
     except AmfsError as error:
         if not provisioner.speaks:
             return error.exit_code

@@ -134,7 +134,7 @@ class Memory:
         """Bytes that may be taken yet, when so many are reserved for what running tasks make."""
         if not self.limit:
             return math.inf
-        return min(self.limit - self.others - self.used - self.coming - reserved, self.free)
+        return min(self.limit - self.others - self.used, self.free) - self.coming - reserved
 
     def ample(self, tasks: int) -> bool:
         """Whether so many tasks may run without a thought for memory."""
@@ -207,8 +207,8 @@ class Memory:
                 "on a disk"
             )
         return (
-            f"{taken} of {limit} (--store-limit) are taken by files that are still needed, and {fault or 'none of them may leave'}. "
-            "Give a larger --store-limit, more nodes, or with --spill a directory on a disk"
+            f"{taken} of {limit} ({self.limits.why_limit}) are taken by files that are still needed, and "
+            f"{fault or 'none of them may leave'}. Give a larger --store-limit, more nodes, or with --spill a directory on a disk"
         )
 
     def check(self, files: Collection[Any]) -> None:

@@ -32,8 +32,12 @@ class Marked:
         if self._descriptor >= 0:
             hugetmpfs.unmount(self.path)
             remove_tree(str(self.path))
-            os.close(self._descriptor)
-            self._descriptor = -1
+            self.release()
+
+    def release(self) -> None:
+        """Give up the lock only: the next one may have the directory."""
+        os.close(self._descriptor)
+        self._descriptor = -1
 
 
 def make(session: str, label: str, parent: Path = SHM) -> Marked:
@@ -47,57 +51,76 @@ def mark(path: Path, session: str) -> int:
     return life.hold(path / MARK, session)
 
 
-def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
-    """Remove the marked directories in ``parent`` that are this user's and whose owner is dead; of ``session`` only, if given.
+def find(parent: Path, session: str | None = None) -> list[Path]:
+    """The marked directories in ``parent`` that are this user's and whose owner is dead; of ``session`` only, if given.
 
-    Returns what was removed. Everything without a mark, of other users, of embedded runs, or with a living owner is left alone.
+    What has no mark, another user or a living owner is left out, and so is the spill directory of a store that is still there.
     """
-    removed = []
+    found = []
     for path in sorted(parent.glob(f"amfs-{os.getuid()}-*")):
         try:
-            if is_orphan(path, session) and not path.name.startswith(f"amfs-{os.getuid()}-{EMBEDDED}-"):
-                remove_spilled(path)
-                hugetmpfs.unmount(path)
-                remove_tree(str(path))
-                removed.append(path)
+            store = path / STORE
+            if is_orphan(path, session) and not (store.is_file() and os.path.exists(store.read_text())):
+                found.append(path)
         except OSError:
-            continue  # vanished meanwhile, or not ours to look into
+            continue  # no mark, vanished meanwhile, or not ours to look into
+    return found
+
+
+def sweep(session: str | None = None, parent: Path = SHM) -> list[Path]:
+    """Remove what ``find`` finds, but for what embedded runs left. Returns it."""
+    removed = [path for path in find(parent, session) if not path.name.startswith(f"amfs-{os.getuid()}-{EMBEDDED}-")]
+    for path in removed:
+        discard(path)
     return removed
 
 
-def remove_spilled(store: Path) -> None:
-    """Remove the spill directory of a store whose owner is dead, if it has one."""
-    try:
-        directory = Path((store / SPILL).read_text())
-        if directory.name.startswith(f"amfs-{os.getuid()}-") and is_orphan(directory, None):
-            remove_tree(str(directory))
-    except OSError:  # there is none, or none any more
-        return
+def discard(path: Path) -> None:
+    """Remove a directory that ``find`` has found, and its spill directory, unless somebody has taken it over meanwhile."""
+    if (taken := adopt(path)) is not None:
+        if (directory := adopt_spilled(path)) is not None:
+            directory.remove()
+        taken.remove()
 
 
-def adopt_spilled(store: Path, session: str) -> Marked | None:
-    """Take over the spill directory of a store that is taken over, if it has one."""
+def spilled(store: Path) -> Path | None:
+    """The spill directory of a store, if it has one."""
     try:
         directory = Path((store / SPILL).read_text())
-        return Marked(directory, mark(directory, session)) if is_orphan(directory, None) else None
     except OSError:
         return None
+    return directory if directory.name.startswith(f"amfs-{os.getuid()}-") else None
 
 
-def sweep_spilled(parent: Path) -> None:
-    """Remove the spill directories in ``parent`` whose owner is dead and whose store is gone: shared memory does not survive a restart of
-    the machine, a disk does."""
-    for path in parent.glob(f"amfs-{os.getuid()}-*"):
-        try:
-            if not os.path.exists((path / STORE).read_text()) and is_orphan(path, None):
-                remove_tree(str(path))
-        except OSError:  # no spill directory, or gone meanwhile
-            continue
+def adopt_spilled(store: Path) -> Marked | None:
+    """Own the spill directory of a store that is taken over, if it has one."""
+    directory = spilled(store)
+    return adopt(directory) if directory is not None else None
 
 
 def is_orphan(path: Path, session: str | None) -> bool:
     """Is ``path`` a marked directory of this user (of ``session``, if given) whose owner is dead? Raises OSError."""
+    descriptor = _take(path, session)
+    if descriptor >= 0:
+        os.close(descriptor)
+    return descriptor >= 0
+
+
+def adopt(path: Path) -> Marked | None:
+    """Own a marked directory whose owner is dead; None if it is no such thing, or somebody else is quicker."""
+    try:
+        descriptor = _take(path)
+    except OSError:
+        return None
+    return Marked(path, descriptor) if descriptor >= 0 else None
+
+
+def _take(path: Path, session: str | None = None) -> int:
+    """A descriptor that holds the lock of a marked directory of this user (of ``session``, if given) whose owner is dead; else -1. Raises
+    OSError."""
     facts = os.lstat(path)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
-        return False
-    return (session is None or life.text(path / MARK) == session) and life.is_held(path / MARK) is False
+        return -1
+    if session is not None and life.text(path / MARK) != session:
+        return -1
+    return life.take(path / MARK)

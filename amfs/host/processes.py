@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from pathlib import Path
+
+from amfs.host import memory
 
 
 def boot() -> str:
@@ -50,4 +53,5 @@ def is_running(pid: int, started: int) -> bool:
 
 
 def usable_cpus() -> int:
-    return len(os.sched_getaffinity(0))
+    """CPUs that this process may run on, or as many as the quota of its cgroups amounts to, if that is less."""
+    return max(1, min(len(os.sched_getaffinity(0)), math.ceil(min(memory.cpu_quota(), 1 << 20))))

@@ -62,6 +62,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0  # 0: as many as the CPUs that this process may use
     memory: int = 0  # bytes for tasks, 0: not accounted
     store_limit: int = 0  # bytes that this node may keep in memory, 0: as many as there is room for
+    sharing: int = 1  # nodes that are started together on this host, and so share its memory
     high_water: float = 0.0  # of that limit, above which files of runs are spilled; 0: the usual
     spill: str = ""  # directory on a disk for them; "": $TMPDIR or the like, "none": nothing is spilled
     spill_limit: int = 0  # bytes, 0: as many as there is room for

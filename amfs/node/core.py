@@ -311,6 +311,7 @@ class NodeCore:
             "files": sum(len(run.files) for run in worker.runs.values()),
             "memory": worker.memory.used + worker.memory.coming,  # bytes of runs' files
             "memory_limit": worker.memory.limit,
+            "why_limit": worker.memory.limits.why_limit,
             "spilled": worker.memory.on_disk,
             "fs_spilled": self.fs.spilled if self.fs is not None else 0,  # bytes of files of amfs:/
             "records": sum(len(records) for records in self.fls.runs.values()),

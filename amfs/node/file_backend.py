@@ -15,6 +15,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from amfs._native import Io, IoHandle, Meta
@@ -39,6 +40,7 @@ from amfs.engine.paths import key_of, stored_as
 from amfs.engine.peer_requests import Usage
 from amfs.host.trees import make_directories
 from amfs.node import bulk
+from amfs.node.store import room
 
 log = logging.getLogger("amfs.fs")
 
@@ -378,8 +380,7 @@ class FileBackend:
     def usage(self) -> Usage:
         used, limit, parts = self.io.usage()
         if not limit:
-            facts = os.statvfs(self.root)
-            limit = used + facts.f_bavail * facts.f_frsize
+            limit = used + max(0, room(Path(self.root))[0])
         return Usage(used, limit, parts)
 
     # ── files of the runs ──────────────────────────────────────────────────────────────────────────

@@ -39,6 +39,7 @@ from amfs.engine.events import (
 )
 from amfs.engine.validity import fault
 from amfs.errors import InvalidTransition, ProtocolError
+from amfs.host.processes import usable_cpus
 from amfs.node.core import HEARTBEAT, NodeCore
 from amfs.node.node_io import NodeIO
 
@@ -115,7 +116,7 @@ class Loop:
         self._watch(self.wake_fd)
         self.turns = 0
         self._awake_until = 0.0
-        self._cpus = len(os.sched_getaffinity(0))
+        self._cpus = usable_cpus()
 
     def post(self, call: Callable[[], None]) -> None:
         """Have ``call`` run in the loop's thread, unless the loop is closed. The one thing that other threads may do."""

@@ -15,6 +15,7 @@ import signal
 from urllib.parse import urlsplit
 
 from amfs._native import Meta
+from amfs.display.progress import size_text
 from amfs.engine.events import Leaving
 from amfs.engine.messages import Member
 from amfs.fs.vfs.machine import FileSystem
@@ -66,16 +67,17 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
             return Address(addresses[0] or "127.0.0.1" if addresses else "127.0.0.1", member.data_port, member.incarnation)
 
         meta = Meta(config.node)
+        limits = memory_limits(
+            store, limit=config.store_limit, high_water=config.high_water, spill=config.spill, spill_limit=config.spill_limit,
+            sharing=config.sharing,
+        )  # fmt: skip
         files = FileBackend(
-            config.node, meta, store.inside, listen=config.data_address, limit=config.store_limit, key=config.keys.data,
+            config.node, meta, store.inside, listen=config.data_address, limit=limits.limit if limits.firm else 0, key=config.keys.data,
             incarnation=transport.incarnation, store=store.root, member_of=member_of,
         )  # fmt: skip
         files.store_path = store.path_of
-        limits = memory_limits(
-            store, limit=config.store_limit, high_water=config.high_water, spill=config.spill, spill_limit=config.spill_limit
-        )
         mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
-        node_io = NodeIO(store, slots, memory=config.memory, files=files, mounts=mounts, limits=limits)
+        node_io = NodeIO(store, slots, memory_for_tasks=config.memory, files=files, mounts=mounts, limits=limits)
         # After the launcher has seen what tasks get. A node may have connections to thousands of others.
         with contextlib.suppress(OSError, ValueError):
             most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -112,6 +114,9 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
         loop.start()
         report_ready(ready_fd, config.node, transport.endpoints)
         log.info("serving %d slots, store %s, data port %d", slots, store.path, files.io.port)
+        log.info("limit of what is kept in memory: %s (%s)", size_text(limits.limit) if limits.limit else "none", limits.why_limit)
+        if store.remark:
+            log.warning("%s", store.remark)
         while not loop.stopping:
             loop.turn()
             presence.look()

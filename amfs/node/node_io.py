@@ -48,6 +48,7 @@ from amfs.engine.events import (
 )
 from amfs.engine.records import BLIND
 from amfs.engine.states import Outcome
+from amfs.host import memory
 from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
 from amfs.node.spill_directory import SpillDirectory
@@ -68,7 +69,10 @@ _SERIAL = struct.Struct("<8xQ")
 _FLAGS = struct.Struct("<4xI")
 CHECKED_DAMAGED = 2  # of check_file
 DAMAGED = "is damaged: its content is not what was written"  # so ends what the copier says of such a file
-_TRACES = 12  # where a completion of the launcher has what a blind task did
+KILLS_TOGETHER_S = 2.0  # tasks that are killed so shortly after the kernel killed some are taken for those
+_KILLED = (9, 128 + 9)  # the signal, and how a shell says that what it ran got it
+_DETAIL = 11  # where a completion of the launcher has its words,
+_TRACES = 12  # and where what a blind task did
 
 
 def _is_own(error: str) -> bool:
@@ -92,7 +96,7 @@ class NodeIO:
     """Launcher, copier and store of one node."""
 
     def __init__(
-        self, store: Store, slots: int, *, memory: int = 0,
+        self, store: Store, slots: int, *, memory_for_tasks: int = 0,
         files: FileBackend | None = None, mounts: Mounts | None = None, shared: SharedStorage | None = None,
         limits: MemoryLimits | None = None,
     ) -> None:
@@ -101,16 +105,24 @@ class NodeIO:
         self.files = files
         self.mounts = mounts
         place = {"mount_dir": mounts.tasks_dir} if mounts is not None else {}
-        self.launcher = Launcher(
-            slots, memory=memory, sandbox_dir=store.sandboxes, log_dir=store.logs, watcher=program("amfs-watcher"), **place
+        self.limits = limits or MemoryLimits()
+        self._bounds = memory.groups()
+        self._kills = memory.Kills()
+        self._kills_at = -KILLS_TOGETHER_S
+        last_words = (
+            f"amfs: process {os.getpid()} is gone, and the kernel has killed processes because memory had run out: "
+            f"{self._memory_in_words()}. 'amfs clean' frees what it left in {store.path.parent}\n"
         )
+        self.launcher = Launcher(
+            slots, memory=memory_for_tasks, sandbox_dir=store.sandboxes, log_dir=store.logs, watcher=program("amfs-watcher"),
+            kills=self._kills.file, last_words=last_words, **place,
+        )  # fmt: skip
         self._before_mount: list[bytes] = []  # records that wait for the mount for blind tasks
         self._copier: Copier | None = None
         self.grown = False  # there is more to watch; the loop clears it
         self.umask = 0o022
         self.keep_files = False  # an interrupted run that is to be resumed: its files are set aside before the store ends
         self.immediate: list[Event] = []  # what ended at once
-        self.limits = limits or MemoryLimits()
         self.spilled = SpillDirectory(store, self.limits.spill)
         self.spilled.on_start(lambda: setattr(self, "grown", True))
         self._room_read_at = 0.0
@@ -167,6 +179,8 @@ class NodeIO:
         events = self.take_immediate()
         done = self.launcher.completions()
         if done:
+            if any(completion[1] and completion[2] in _KILLED for completion in done):
+                self._explain_kills(done)
             blind = [completion for completion in done if len(completion) > _TRACES]
             if blind:
                 done = [completion for completion in done if len(completion) <= _TRACES]
@@ -186,11 +200,31 @@ class NodeIO:
             events.insert(0, self._read_room())
         return events
 
+    def _explain_kills(self, done: list[Any]) -> None:
+        """Add to what is said of killed tasks that the kernel has killed some because memory had run out."""
+        if self._kills.more():
+            self._kills_at = time.monotonic()
+        if time.monotonic() - self._kills_at > KILLS_TOGETHER_S:
+            return
+        for number, completion in enumerate(done):
+            if completion[1] in (Outcome.SIGNAL, Outcome.EXIT) and completion[2] in _KILLED:
+                why = f"{completion[_DETAIL]}; memory had run out, and the kernel killed processes: {self._memory_in_words()}"
+                done[number] = (*completion[:_DETAIL], why, *completion[_DETAIL + 1 :])
+
+    def _memory_in_words(self) -> str:
+        from amfs.display.progress import size_text
+
+        least = min(self._bounds, key=lambda group: group.left(), default=None)
+        what = "that of this machine" if least is None else f"memory cgroup {least.name} has {size_text(least.limit())}"
+        return f"{what}, for programs and for files in {self.store.path.parent}" if self.store.in_memory else what
+
     def _read_room(self) -> RoomRead:
         """How full the memory is, whoever filled it."""
         self._room_read_at = time.monotonic()
         facts = os.statvfs(self.store.root)
         free, others = facts.f_bavail * facts.f_frsize, 0
+        if self.store.in_memory:
+            free = min(free, memory.machine_left(), *(group.left() // self.limits.sharing for group in self._bounds))
         if self.store.own_mount:  # all that is there counts
             taken = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
             free = min(free, max(0, self.limits.limit - taken))

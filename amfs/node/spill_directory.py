@@ -17,9 +17,9 @@ from amfs._native import Copier
 from amfs.config import MemoryLimits
 from amfs.engine.events import BringBack, DropSpilled, Evict, Restore, SpillOut
 from amfs.errors import SystemSetupError
-from amfs.host import orphans
+from amfs.host import memory, orphans
 from amfs.host.file_systems import is_in_memory
-from amfs.node.store import Store
+from amfs.node.store import Store, room
 
 THREADS = 4
 NONE = "none"  # in place of a directory: nothing is to be spilled
@@ -46,23 +46,28 @@ def parent_of(chosen: str, store: str) -> tuple[str, str]:
     return place, ""
 
 
-def capacity(store: str) -> int:
-    """Bytes that the memory below a store can take, 0 if it is no memory."""
-    try:
-        facts = os.statvfs(store)
-        return facts.f_bavail * facts.f_frsize if is_in_memory(store) else 0
-    except OSError:
-        return 0
+def _limit(store: Store, sharing: int) -> tuple[int, str, bool]:
+    """Bytes that a store may take if the user does not say it, what sets that limit, and whether that is a cgroup. 0: there is none."""
+    if not store.in_memory:
+        return 0, "the store is on a disk", False
+    free, why = room(Path(store.root), name="its own tmpfs" if store.own_mount else str(store.path.parent))
+    least, name = min(((group.left() // sharing, group.name) for group in memory.groups()), default=(free, ""))
+    if least >= free:
+        return max(1, free), why, False
+    return max(1, least), f"memory cgroup {name}" + (f", shared by {sharing} nodes" if sharing > 1 else ""), True
 
 
-def memory_limits(store: Store, *, limit: int = 0, high_water: float = 0.0, spill: str = "", spill_limit: int = 0) -> MemoryLimits:
-    """What the options of a node mean for its worker. Raises SystemSetupError."""
+def memory_limits(
+    store: Store, *, limit: int = 0, high_water: float = 0.0, spill: str = "", spill_limit: int = 0, sharing: int = 1
+) -> MemoryLimits:
+    """What the options of a node mean. ``sharing``: nodes that are started here together. Raises SystemSetupError."""
     parent, why = parent_of(spill, store.root)
     directory = f"{parent}/{store.path.name}-{os.urandom(4).hex()}" if parent else ""
     usual = MemoryLimits()
+    limit, why_limit, firm = (limit, usual.why_limit, True) if limit else _limit(store, sharing)
     return MemoryLimits(
-        limit=limit or capacity(store.root), high_water=high_water or usual.high_water, spill=directory, spill_limit=spill_limit,
-        why_no_spill=why or usual.why_no_spill,
+        limit=limit, why_limit=why_limit, sharing=sharing, firm=firm, high_water=high_water or usual.high_water,
+        spill=directory, spill_limit=spill_limit, why_no_spill=why or usual.why_no_spill,
     )  # fmt: skip
 
 
@@ -98,7 +103,9 @@ class SpillDirectory:
         with self._lock:
             if self._marked is None:
                 path = Path(self.path)
-                orphans.sweep_spilled(path.parent)
+                for left in orphans.find(path.parent):  # shared memory does not survive a restart of the machine, a disk does
+                    if (left / orphans.STORE).is_file():
+                        orphans.discard(left)
                 path.mkdir(mode=0o700, exist_ok=True)
                 marked = orphans.Marked(path, orphans.mark(path, self.store.session))
                 (path / orphans.STORE).write_text(str(self.store.path))

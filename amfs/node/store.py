@@ -7,36 +7,56 @@ being deleted). It is marked and locked, so that a directory in use differs from
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from amfs._native import digest_later, forget_digest
+from amfs.display.progress import size_text
 from amfs.engine.events import StoreInline
 from amfs.engine.paths import ABSOLUTE, store_path
 from amfs.errors import SystemSetupError
-from amfs.host import hugetmpfs, orphans
+from amfs.host import hugetmpfs, memory, orphans
+from amfs.host.file_systems import is_in_memory
 from amfs.host.trees import files_below, make_directories, remove_tree
 
-_FREE_MIN = 64 << 20  # a tmpfs with less than this left is no place for a store
+_ROOM_MIN = 128 << 20  # memory with less than this left is no place for a store: Docker gives containers a /dev/shm of half of that
 _AT_ONCE_BYTES = 64 << 20  # a file of so much is deleted while the poll loop waits: the kernel frees some GB in a second
 
 
-def _room(path: Path) -> bool:
+def room(path: Path, bounds: Sequence[memory.Group] = (), name: str = "") -> tuple[int, str]:
+    """Bytes that files in ``path`` may take yet, and what sets that limit, in words; -1 if we may not write there. Files in memory may take
+    no more than the machine has, and than ``bounds`` allow."""
     try:
         facts = os.statvfs(path)
-    except OSError:
-        return False
-    return os.access(path, os.W_OK | os.X_OK) and facts.f_bavail * facts.f_frsize >= _FREE_MIN
+        in_memory = is_in_memory(str(path))
+    except OSError as error:
+        return -1, error.strerror or str(error)
+    if not os.access(path, os.W_OK | os.X_OK):
+        return -1, os.strerror(errno.EACCES)
+    free, why = facts.f_bavail * facts.f_frsize, f"room in {name or path}"
+    return min((free, why), memory.left(bounds)) if in_memory else (free, why)
 
 
-def default_parent() -> Path:
-    """/dev/shm where it is there and has room, else the temporary directory (a disk, usually)."""
-    return orphans.SHM if _room(orphans.SHM) else Path(tempfile.gettempdir())
+def default_parent() -> tuple[Path, str]:
+    """Where a store is made: /dev/shm; the temporary directory (a disk, usually) where that has too little room to be of use, and then
+    also why, in words. Raises SystemSetupError if there is neither."""
+    shm, why = room(orphans.SHM, memory.groups())
+    if shm >= _ROOM_MIN:
+        return orphans.SHM, ""
+    why = f"{orphans.SHM}: {why}" if shm < 0 else f"in {orphans.SHM} they would have {size_text(shm)} only ({why})"
+    try:
+        other = Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        if shm < 0:
+            raise SystemSetupError(f"there is no place for files ({why}, and no temporary directory): name one with --store") from None
+        return orphans.SHM, ""
+    return (other, why) if room(other)[0] > shm else (orphans.SHM, "")
 
 
 def _remove(path: str) -> None:
@@ -59,16 +79,12 @@ class Store:
         """Make it below ``parent`` ("": the default); ``adopt``: take over the directory of a dead owner; ``huge``: on a tmpfs of its own
         with huge pages if we may. Raises SystemSetupError."""
         self.marked: orphans.Marked | None = None
+        why = ""
         if adopt:
-            try:
-                path = Path(adopt)
-                if orphans.is_orphan(path, None):
-                    self.marked = orphans.Marked(path, orphans.mark(path, session))
-            except OSError:
-                self.marked = None
+            self.marked = orphans.adopt(Path(adopt))
         self.adopted = self.marked is not None
         if self.marked is None:
-            place = Path(parent) if parent else default_parent()
+            place, why = (Path(parent), "") if parent else default_parent()
             try:
                 self.marked = orphans.make(session, f"n{node}", place)
             except OSError as error:
@@ -76,9 +92,11 @@ class Store:
                     f"cannot make the store in {place}: {error.strerror}; name another place with --store"
                 ) from None
         self.path = self.marked.path
-        self._spilled = orphans.adopt_spilled(self.path, session) if self.adopted else None  # by the dead owner: links lead there
+        self._spilled = orphans.adopt_spilled(self.path) if self.adopted else None  # by the dead owner: links lead there
         inside = (hugetmpfs.mount(self.path) if huge else None) or self.path
         self.own_mount = inside != self.path  # a tmpfs of its own
+        self.in_memory = is_in_memory(str(inside))
+        self.remark = f"files are kept in {self.path.parent}: {why}; --store names another place" if why and not self.own_mount else ""
         self.inside = str(inside)  # for what else lives in this node's memory
         self.root = str(inside / "files")
         # In a directory of their own, so that a task that removes what is around its sandbox does not meet the files of others.

@@ -31,9 +31,10 @@ START_S = 30.0  # for nodes to listen and to find each other, plus a little for 
 START_PER_NODE_S = 1.0
 
 def node_config(
-    session: str, directory: Path, keys: Keys, node: int, options: NodeOptions, *, port_step: int = 0
+    session: str, directory: Path, keys: Keys, node: int, options: NodeOptions, *, port_step: int = 0, sharing: int = 1
 ) -> NodeConfig:
-    """The configuration of a local node whose manager is node 0. ``port_step`` is added to a given TCP port."""
+    """The configuration of a local node whose manager is node 0. ``port_step`` is added to a given TCP port; ``sharing``:
+    so many nodes are started on this host."""
     listen = [f"ipc://{directory}/node-{node}.ipc"]
     data_address = "127.0.0.1"
     if options.tcp:
@@ -44,7 +45,7 @@ def node_config(
         session=session, run_dir=str(directory), keys=keys, node=node, listen=tuple(listen),
         managers=(f"ipc://{directory}/node-0.ipc",), slots=options.slots, memory=options.memory, store_dir=options.store_dir,
         store_limit=options.store_limit, high_water=options.high_water, spill=options.spill, spill_limit=options.spill_limit,
-        replicas=options.replicas, data_address=data_address, unit_size=options.unit_size,
+        replicas=options.replicas, data_address=data_address, unit_size=options.unit_size, sharing=sharing,
         expected=options.expected, log_file=str(directory / f"node-{node}.log"),
         host=processes.host_id(),
     )  # fmt: skip
@@ -118,7 +119,7 @@ class LocalProcesses:
             sweep_mounts()
             keys = make_keys()
             for node in range(self.nodes):
-                started.append(daemon.launch(node_config(chosen, directory, keys, node, options, port_step=node)))
+                started.append(daemon.launch(node_config(chosen, directory, keys, node, options, port_step=node, sharing=self.nodes)))
             patience = START_S + START_PER_NODE_S * self.nodes
             readies = daemon.await_ready(started, patience)
             session = SessionRecord(

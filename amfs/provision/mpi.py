@@ -88,7 +88,7 @@ def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
         directory = records.base_dir() / chosen
 
         def begin(managers: tuple[str, ...] = ()) -> Ready:
-            config = node_config(chosen, records.base_dir() / chosen, keys, rank, options, port_step=local_rank)
+            config = node_config(chosen, records.base_dir() / chosen, keys, rank, options, port_step=local_rank, sharing=hosts.count(host))
             if managers:
                 config = msgspec.structs.replace(config, managers=managers)
             started.append(daemon.launch(config))

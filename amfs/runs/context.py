@@ -8,18 +8,19 @@ from __future__ import annotations
 import os
 import random
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from amfs.engine import messages as m
 from amfs.engine.views import overtakes
-from amfs.errors import SessionError, SystemSetupError, UsageError
+from amfs.errors import SessionError, SystemSetupError
+from amfs.host.processes import usable_cpus
 from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
-from amfs.runs.journal import aside, read
+from amfs.runs import leftovers
+from amfs.runs.journal import aside
 
 
 class RunOptions(msgspec.Struct, kw_only=True):
@@ -49,25 +50,6 @@ class RunOptions(msgspec.Struct, kw_only=True):
     env: dict[str, str] | None = None  # the environment of the tasks; None: ours
 
 
-JOURNAL = "journal"  # in a store: the journal that can make use of it
-
-
-def _sweep(parent: str, spare: str) -> None:
-    """Remove what killed runs left in memory, unless a journal still leads to it."""
-    from amfs.host import orphans
-    from amfs.node.store import default_parent
-
-    for path in (Path(parent) if parent else default_parent()).glob(f"amfs-{os.getuid()}-{orphans.EMBEDDED}-*"):
-        with suppress(OSError, UsageError):
-            if str(path) == spare or not orphans.is_orphan(path, orphans.EMBEDDED):
-                continue
-            journal = path / JOURNAL
-            past = read(Path(journal.read_text())) if journal.exists() else None
-            if past is None or past.header.store != str(path):
-                orphans.remove_spilled(path)
-                shutil.rmtree(path, ignore_errors=True)
-
-
 class RunContext:
     """The loop and what is behind it: an embedded node, or a session of node servers. A context manager."""
 
@@ -75,6 +57,8 @@ class RunContext:
         self.options = options
         self.shared: SharedStorage = LocalPaths()
         self.view: m.View | None = None
+        anew = None if options.resume else options.journal
+        self.remarks = leftovers.in_words(leftovers.sweep(options.store, adopt, anew))  # for the person, when the run begins
         if options.session is None:
             self._embed(adopt)
         else:
@@ -88,10 +72,12 @@ class RunContext:
         from amfs.node.spill_directory import memory_limits
         from amfs.node.store import Store
 
-        slots = self.options.slots or len(os.sched_getaffinity(0))
+        slots = self.options.slots or usable_cpus()
         self.client = m.CLIENT_ID_MIN
-        _sweep(self.options.store, adopt)
-        self.store: Store | None = Store(orphans.EMBEDDED, 0, self.options.store, adopt)
+        place = os.path.abspath(self.options.store) if self.options.store else ""
+        self.store: Store | None = Store(orphans.EMBEDDED, 0, place, adopt)
+        if self.store.remark:
+            self.remarks.append(self.store.remark)
         if self.options.journal is not None:
             if self.options.resume:
                 self.store.take_back(aside(self.options.journal))
@@ -105,7 +91,7 @@ class RunContext:
         except SystemSetupError:
             self.store.close()
             raise
-        self.node_io: NodeIO | None = NodeIO(self.store, slots, memory=options.memory, shared=self.shared, limits=limits)
+        self.node_io: NodeIO | None = NodeIO(self.store, slots, memory_for_tasks=options.memory, shared=self.shared, limits=limits)
         core = NodeCore(m.Member(0, 1, (), slots), self.store.root, memory_limits=limits)
         self.core: NodeCore | None = core
         self.loop = Loop(core, self.node_io)

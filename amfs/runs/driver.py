@@ -44,8 +44,9 @@ from amfs.engine.workflow import Task
 from amfs.errors import AmfsError
 from amfs.host.shared_storage import size_of
 from amfs.host.umask import umask
-from amfs.runs.context import JOURNAL, RunContext, RunOptions
+from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.journal import Header, Journal, Past, aside, next_life, task_key
+from amfs.runs.leftovers import JOURNAL
 from amfs.runs.tally import Tally, stage_of
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from amfs.engine.workflow import Task
 from amfs.errors import AmfsError, SystemSetupError
+from amfs.host.processes import usable_cpus
 from amfs.host.replacing import put_in_place
 from amfs.swift import requests as r
 from amfs.swift.evaluate.calls import NAMELESS
@@ -62,7 +63,7 @@ class World(Host):
     ) -> None:  # fmt: skip
         super().__init__(base, arguments, environment)
         self.run = run
-        self.slots = slots or len(os.sched_getaffinity(0))
+        self.slots = slots or usable_cpus()
         self.session = session
         self.show = show or _show
         self._written: dict[str, None] = {}  # files that no program has named
