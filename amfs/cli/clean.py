@@ -16,7 +16,6 @@ def clean(directories: tuple[str, ...], dry_run: bool) -> int:
     """
     from amfs.client import discovery
     from amfs.display.progress import size_text
-    from amfs.errors import SessionError
     from amfs.net import records
     from amfs.provision.local import sweep_mounts
     from amfs.runs import leftovers
@@ -30,18 +29,17 @@ def clean(directories: tuple[str, ...], dry_run: bool) -> int:
         count, freed = count + 1, freed + size
         click.echo(f"{done} {one.path}, {size_text(size)}" + (f", of a killed run of {one.file}" if one.file else ""))
     for session in records.list_all():
-        if discovery.is_live(session):
+        state = discovery.state_of(session)
+        if state is discovery.State.UNKNOWN:
+            click.echo(f"amfs: {discovery.unknown(session)}", err=True)
+        if state is not discovery.State.DEAD:
             continue
-        try:
-            if not dry_run:
-                discovery.find(session.name)  # removes what is proved dead
-        except SessionError as error:
-            if session.directory.exists():
-                click.echo(f"amfs: {error}", err=True)
-                continue
+        if not dry_run:
+            records.remove_directory(session.directory)
         count += 1
         click.echo(f"{done} {session.directory}, of a session without nodes")
     if not dry_run:
+        discovery.clean()
         sweep_mounts()
     click.echo(f"{'would free' if dry_run else 'freed'} {size_text(freed)}" if count else "nothing was left behind")
     return 0

@@ -33,35 +33,37 @@ def hold(path: Path, text: str = "") -> int:
 
 def is_held(path: Path) -> bool | None:
     """Whether the owner lives. None: that is not known here, or there is no such file."""
-    held, descriptor = _look(path, fcntl.LOCK_SH)
-    if descriptor >= 0:
-        os.close(descriptor)
-    return held
+    return _look(path, fcntl.LOCK_SH)[0]
 
 
 def take(path: Path) -> int:
-    """Lock the file of an owner that is dead; returns the descriptor that holds the lock, or -1 if it lives, or that is not known."""
-    held, descriptor = _look(path, fcntl.LOCK_EX)
-    if descriptor >= 0 and (held is not False or not path.exists()):  # whoever had the lock before us may have removed it
+    """Lock what a dead owner has left: the descriptor that holds the lock, or -1 if its death is not proved, or somebody was quicker."""
+    held, descriptor = _look(path, fcntl.LOCK_EX, keep=True)
+    if held is False and os.path.lexists(path):  # who had it before us may have removed it
+        return descriptor
+    if descriptor >= 0:
         os.close(descriptor)
-        return -1
-    return descriptor
+    return -1
 
 
-def _look(path: Path, kind: int) -> tuple[bool | None, int]:
-    """What ``is_held`` says, and a descriptor (with the lock, unless that is True), or -1."""
+def _look(path: Path, kind: int, keep: bool = False) -> tuple[bool | None, int]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None, -1
+    held: bool | None = None
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         lines = os.read(descriptor, 4096).decode(errors="replace").split("\n")
-        return (False if lines[1:2] == [boot()] or is_local(str(path)) else None), descriptor
+        held = False if lines[1:2] == [boot()] or is_local(str(path)) else None
     except BlockingIOError:
-        return True, descriptor
+        held = True
     except OSError:
-        return None, descriptor
+        pass
+    if keep and held is False:
+        return held, descriptor
+    os.close(descriptor)
+    return held, -1
 
 
 def text(path: Path) -> str:

@@ -117,15 +117,10 @@ def adopt(path: Path) -> Marked | None:
 
 def _take(path: Path, session: str | None = None) -> int:
     """A descriptor that holds the lock of a marked directory of this user (of ``session``, if given) whose owner is dead; else -1. Raises
-    OSError.
-
-    Where hosts share a disk, each may keep the locks of its own processes only: what another host has made is never taken (``life``).
-    """
+    OSError."""
     facts = os.lstat(path)
     if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
         return -1
-    descriptor = life.take(path / MARK)
-    if descriptor >= 0 and session is not None and life.text(path / MARK) != session:
-        os.close(descriptor)
+    if session is not None and life.text(path / MARK) != session:
         return -1
-    return descriptor
+    return life.take(path / MARK)

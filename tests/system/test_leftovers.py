@@ -140,12 +140,3 @@ def test_a_store_and_a_spill_directory_elsewhere_are_found_when_named(place: Pla
     cleaned = place.amfs("clean", *map(str, places)).stdout
     assert f"removed {left.path}, 1.1 MB" in cleaned
     assert not left.path.exists() and not spilled.path.exists()
-
-
-def test_what_another_host_made_on_a_disk_is_left_alone(place: Place) -> None:
-    left = orphans.make(orphans.EMBEDDED, "n0", place.cwd)
-    left.release()
-    mark = left.path / orphans.MARK
-    mark.write_text(f"{orphans.EMBEDDED}\nanother-host\n")
-    assert place.amfs("clean", str(place.cwd)).stdout == "nothing was left behind\n"
-    assert left.path.exists()
