@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from amfs.errors import SystemSetupError
+from amfs.host import folders
 
 #: What is made from ``NAME.c``: the ways to compile it, the first that works is taken.
 PROGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -33,8 +34,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 def cache_dir() -> Path:
     """Where amfs keeps what it can make again, below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "amfs"
+    return folders.cache()
 
 
 def sources_dir() -> Path:
