@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from amfs.errors import SystemSetupError, UsageError
+from amfs.host import folders
 
 SHM = Path("/dev/shm")
 _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
@@ -49,7 +50,7 @@ def memory_directory() -> Path:
 
 def disk_directory() -> Path:
     """A directory that is not in memory: that for temporary files, else the user's own, else the current. Raises SystemSetupError."""
-    for place in (tempfile.gettempdir(), "/var/tmp", os.path.expanduser("~"), os.getcwd()):
+    for place in (tempfile.gettempdir(), "/var/tmp", str(folders.home()), os.getcwd()):
         if os.access(place, os.W_OK | os.X_OK) and not in_memory(place) and not file_system(place).startswith("fuse"):
             return Path(place)
     raise SystemSetupError("no directory on a disk found; name one with --disk")

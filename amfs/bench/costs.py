@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from amfs.errors import AmfsError, UsageError
+from amfs.host import folders
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,8 +39,7 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def costs_path() -> Path:
     """Where ``amfs bench costs`` leaves its results: below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "amfs" / "costs.json"
+    return folders.cache() / "costs.json"
 
 
 def load_costs(path: Path | None = None) -> Costs:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from amfs.errors import SystemSetupError
+from amfs.host import folders
 
 #: Programs, each with the ways to compile ``NAME.c``: the first that works is taken.
 Programs: TypeAlias = Mapping[str, tuple[tuple[str, ...], ...]]
@@ -35,8 +36,7 @@ PROGRAMS: Programs = {
 
 def cache_dir() -> Path:
     """Where amfs keeps what it can make again, below ``$XDG_CACHE_HOME`` or ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "amfs"
+    return folders.cache()
 
 
 def sources_dir() -> Path:

@@ -28,6 +28,7 @@ KIND = "fuse.amfs"
 FUSEPY_KIND = "fuse.amfspy"
 FORCE, LAZY = 1, 2  # flags of fuse_unmount
 READ_AHEAD_KIB = 1020  # a request of a read in order: what goes through a pipe (fuse_splice.c); the kernel's own 128 makes eight of it
+_IN_USE = "in use: a process has files open or stands in it; --lazy takes it out of sight, and ends it when they have gone"
 _ANSWER_S = 10.0
 _HELPER_S = 10.0
 _MESSAGE_BYTES = 1 << 16
@@ -213,14 +214,16 @@ def unmount(path: str, *, lazy: bool = False) -> None:
     if helper is None:
         raise SystemSetupError(f"cannot unmount {path}: ordinary users need fusermount3 (package fuse3)")
     command = [helper, "-u", *(["-z"] if lazy else []), "--", path]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_HELPER_S, check=False)
+    plain = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_HELPER_S, check=False, env=plain)
     if done.returncode:
-        raise UsageError(f"cannot unmount {path}: {done.stderr.strip()}")
+        said = done.stderr.strip()
+        raise UsageError(f"cannot unmount {path}: {_IN_USE if 'busy' in said.lower() else said}")
 
 
 def _why_not(error: OSError) -> str:
     if error.errno == errno.EBUSY:
-        return "in use: a process has files open or stands in it; --lazy takes it out of sight, and ends it when they have gone"
+        return _IN_USE
     if error.errno == errno.EINVAL:
         return "nothing is mounted there"
     return error.strerror or str(error)

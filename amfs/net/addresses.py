@@ -28,6 +28,16 @@ def listen_endpoint(text: str) -> str:
     return f"tcp://{host}:{0 if port == '*' else port}"
 
 
+def loopback() -> str:
+    """The address of this host for itself: a host may have none of IPv4."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", 0))
+        except OSError:
+            return "::1"
+    return "127.0.0.1"
+
+
 def outward_address(family: int = socket.AF_INET) -> str:
     """This machine's address as others see it: that of the interface with the default route, else what its name resolves to."""
     probe = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"  # documentation networks; a UDP connect sends nothing

@@ -18,6 +18,7 @@ from amfs.engine.events import Leaving
 from amfs.engine.messages import Member
 from amfs.fs.vfs.machine import FileSystem
 from amfs.host.processes import host_id, usable_cpus
+from amfs.net.addresses import loopback
 from amfs.net.records import NodeConfig
 from amfs.net.transport import Transport
 from amfs.node.core import NodeCore
@@ -54,6 +55,7 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
             transport.connect(config.manager, config.managers)
         store = Store(config.session, config.node, config.store_dir, huge=not config.store_dir)
         members: dict[int, Member] = {}
+        here = loopback()
 
         def member_of(node: int) -> Address:
             """Where a node's data server is: at its TCP address if it has one, else on this host."""
@@ -62,7 +64,7 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
             if member is None:
                 raise OSError(errno.EHOSTDOWN, f"node {node} is no member")
             addresses = [urlsplit(e).hostname for e in member.endpoints if e.startswith("tcp://")]
-            return Address(addresses[0] or "127.0.0.1" if addresses else "127.0.0.1", member.data_port, member.incarnation)
+            return Address(next(iter(addresses), None) or here, member.data_port, member.incarnation)
 
         meta = Meta(config.node)
         limits = memory_limits(

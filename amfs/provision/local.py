@@ -20,7 +20,7 @@ from amfs.engine.messages import Member, Shutdown
 from amfs.errors import SessionError, UsageError
 from amfs.host import orphans, processes
 from amfs.net import records
-from amfs.net.addresses import listen_endpoint, reachable, split
+from amfs.net.addresses import listen_endpoint, loopback, reachable, split
 from amfs.net.keys import Keys
 from amfs.net.records import NodeConfig, NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
@@ -36,7 +36,7 @@ def node_config(
     """The configuration of a local node whose manager is node 0. ``port_step`` is added to a given TCP port; ``sharing``:
     so many nodes are started on this host."""
     listen = [f"ipc://{directory}/node-{node}.ipc"]
-    data_address = "127.0.0.1"
+    data_address = loopback()
     if options.tcp:
         host, port = split(listen_endpoint(options.tcp))
         listen.append(f"tcp://{host}:{int(port) + port_step if port != '0' else 0}")

@@ -32,6 +32,9 @@ T = TypeVar("T")
 _MPI_MARKS = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PALS_RANKID")
 
 
+_MPI_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
+
+
 def under_mpi() -> bool:
     """Whether an MPI launcher started this process."""
     return any(mark in os.environ for mark in _MPI_MARKS)
@@ -70,6 +73,7 @@ def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
     """Start one node on each rank. Our rank, and the session."""
     comm = _world()
     rank, size = comm.Get_rank(), comm.Get_size()
+    _refuse_strangers(size)
     host = processes.host_id()
     hosts: list[str] = comm.allgather(host)
     leader = hosts.index(host) == rank  # one rank per host keeps the directory there
@@ -121,6 +125,20 @@ def _world() -> Any:
             f"started by an MPI launcher, but mpi4py cannot be used ({text}): pip install 'amfs-hpc[mpi]', or load your site's mpi4py"
         ) from None
     return MPI.COMM_WORLD
+
+
+def _refuse_strangers(size: int) -> None:
+    """mpi4py sees one process only when the launcher is of another MPI than its own: each rank would be a session by itself."""
+    names = _MPI_SIZES if any(name in os.environ for name in _MPI_SIZES) or "PMIX_RANK" not in os.environ else ("SLURM_STEP_NUM_TASKS",)
+    told = next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdecimal()), 1)
+    if size == 1 and told > 1:
+        from mpi4py import MPI
+
+        library = MPI.Get_library_version().strip("\0").split("\n")[0].strip()
+        raise SystemSetupError(
+            f"the MPI launcher started {told} processes, but mpi4py sees one: its MPI is another ({library}). "
+            "Use the launcher of that MPI, or an mpi4py that was built for this one"
+        )
 
 
 def _claim(name: str | None, claims: list[discovery.Claim]) -> str:

@@ -34,6 +34,7 @@ from amfs.queueing.batch import QUEUE, Batch, Head
 LOOK_S = 0.5  # between two looks whether the session is still there
 PROBE_EVERY = 10  # of these looks, one asks whether a node lives
 ENDED_KEPT = 20  # batches whose end can be told to a command that lost the server
+FORGET_S = 3600.0  # nothing was queued by a shell that is not seen here; it may live in another PID namespace
 HELD_MAX = 2000  # events that wait for a slow command; what is merely shown is left out beyond
 
 log = logging.getLogger("amfs.queue")
@@ -119,7 +120,8 @@ class Server:
             (self.directory / f"batch-{number}").unlink(missing_ok=True)
         for name, offset in list(self.offsets.items()):
             path = self.spool / name
-            if not spool.writer_lives(name) and path.stat().st_size == offset:
+            facts = path.stat()
+            if not spool.writer_lives(name) and facts.st_size == offset and time.time() - facts.st_mtime > FORGET_S:
                 path.unlink()
                 del self.offsets[name]  # the pid may come back, but not with the same time
 

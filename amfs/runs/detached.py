@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,7 +19,8 @@ from pathlib import Path
 import msgspec
 
 from amfs.errors import UsageError
-from amfs.host.processes import host_id, is_running, start_time
+from amfs.host import folders
+from amfs.host.processes import boot, host_id, is_running, start_time
 
 #: So many that have ended are remembered.
 KEPT = 50
@@ -66,6 +68,13 @@ class Detached:
             raise UsageError(f"run {self.record.number} was started on {host}, or before {host} was started again: it is not known here")
         return is_running(self.record.pid, self.record.started)
 
+    def has_ended(self) -> bool:
+        """Is that known here?"""
+        boot_then = self.record.host.rpartition("/")[2].partition("-")[0]
+        name, _, _ = self.record.host.partition("/")
+        restarted = name == socket.gethostname() and boot_then != boot()
+        return self.status() is not None or restarted or (self.record.host == host_id() and not self.goes_on())
+
     def follow(self) -> Iterator[bytes]:
         """Its output from the beginning, as it comes, until it has ended."""
         with open(self.output, "rb") as file:
@@ -89,13 +98,13 @@ class Detached:
 
 
 def _base() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")) / "amfs" / "runs"
+    return folders.state() / "runs"
 
 
 def start(words: Sequence[str], environment: Mapping[str, str]) -> Detached:
     """Start ``amfs`` with these arguments in the current directory. Raises UsageError if its output cannot be kept."""
     base = _base()
-    for old in [one for one in every() if one.record.host != host_id() or not one.goes_on()][:-KEPT]:
+    for old in [one for one in every() if one.has_ended()][:-KEPT]:
         old.forget()
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -85,6 +85,7 @@ class Fetcher:
 
 def _host_of(member: m.Member) -> str:
     from amfs.host.processes import host_id
+    from amfs.net.addresses import loopback
 
     tcp = [urlsplit(endpoint).hostname for endpoint in member.endpoints if endpoint.startswith("tcp://")]
-    return "127.0.0.1" if member.host == host_id() or not tcp else tcp[0] or "127.0.0.1"
+    return loopback() if member.host == host_id() or not tcp else tcp[0] or loopback()

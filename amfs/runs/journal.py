@@ -19,6 +19,7 @@ import msgspec
 
 from amfs._native import xxh64
 from amfs.errors import AmfsError, UsageError
+from amfs.host import folders
 
 _HEAD = struct.Struct("<II")
 FORMAT = 2  # 1 did not say what tasks had read
@@ -54,9 +55,8 @@ class Past(msgspec.Struct):
 
 def default_path(source: str, base: str) -> Path:
     """Where the journal of a workflow is kept unless the user says otherwise: found again by source and directory."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     mark = xxh64(f"{os.path.realpath(source)}\0{base}")
-    return Path(state) / "amfs" / f"{os.path.basename(source)[:60]}-{mark:016x}{SUFFIX}"
+    return folders.state() / f"{os.path.basename(source)[:60]}-{mark:016x}{SUFFIX}"
 
 
 def unwritable(path: Path) -> str:

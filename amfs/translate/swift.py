@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from amfs.errors import WorkflowError
+from amfs.errors import SystemSetupError, WorkflowError
+from amfs.host import folders
 from amfs.swift.builtins import Library
 from amfs.swift.check import check
 from amfs.swift.dialect import functions, signs
@@ -84,11 +85,11 @@ def languages_of(text: str) -> list[str]:
 
 def _keep_tables() -> None:
     """The tables of the parsers are kept in the user's cache: making them takes ten times as long as reading them."""
-    folder = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "amfs")
     try:
+        folder = folders.cache()
         os.makedirs(folder, 0o700, exist_ok=True)
         mine = os.stat(folder).st_uid == os.getuid() and os.access(folder, os.W_OK)
-    except OSError:
+    except (OSError, SystemSetupError):
         return
     if mine:  # what is read from there is trusted
         SYNTAX.cache = os.path.join(folder, "swift-t.tables")

@@ -77,6 +77,19 @@ def test_a_session_is_whole_in_other_namespaces(tmp_path: Path, spaces: tuple[st
         assert discovery.is_live(session)
 
 
+def test_a_host_whose_loopback_has_ipv6_only(tmp_path: Path) -> None:
+    content = os.urandom(3 << 20)
+    (tmp_path / "in").write_bytes(content)
+    name = f"six-{os.getpid()}"
+    script = (
+        f"ip link set lo up; ip address del 127.0.0.1/8 dev lo; {AMFS} up --name {name} --nodes 2 --slots 1; {AMFS} put in /in; mkdir m; "
+        f"{AMFS} mount m --node 1; cat m/in > read; umount m; {AMFS} cat /in > cat; {AMFS} down {name}"
+    )
+    done = within(("--net",), script, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "read").read_bytes() == (tmp_path / "cat").read_bytes() == content
+
+
 def test_a_session_is_ended_from_another_pid_namespace(tmp_path: Path) -> None:
     with running(2) as session:
         done = within(PID, f"{AMFS} down {session.name}", tmp_path)
