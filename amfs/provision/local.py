@@ -97,9 +97,8 @@ def join_here(session: SessionRecord, config: NodeConfig) -> int:
         with contextlib.suppress(SessionError):
             if session.path.exists():
                 known = records.load(session.path)
-                here = processes.host_id()
-                others = [one for one in known.nodes if one.node != config.node and processes.same_machine(one.host, here)]
-                borrowed = not others and not processes.same_machine(known.host, here)  # its keys are for no host that it has left
+                # Its keys have nothing to do on a host that it has left.
+                borrowed = known.host != processes.host_id() and not discovery.held(known, but=config.node)
                 if borrowed or discovery.state_of(known, probe_s=0.5, but=config.node) is discovery.State.DEAD:
                     records.remove_directory(session.directory)
 
