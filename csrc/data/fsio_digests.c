@@ -32,7 +32,10 @@ static size_t place_of(const struct fsio *io, uint64_t ino, int64_t index) {
     return fsio_digests_key(io, ino, index).number * 0x9E3779B97F4A7C15u >> 40 & (FSIO_CHANGING - 1);
 }
 
-static atomic_int *changing(struct fsio *io, uint64_t ino, int64_t index) { return &io->stripe_changes[place_of(io, ino, index)]; }
+static atomic_int *changing(struct fsio *io, uint64_t ino, int64_t index) {
+    if (index == FSIO_WHOLE) return &io->writing[ino * 0x9E3779B97F4A7C15u >> 40 & (FSIO_WRITTEN - 1)];
+    return &io->stripe_changes[place_of(io, ino, index)];
+}
 
 static bool is_written(struct fsio *io, uint64_t ino, int64_t index) {
     int readers, writers;

@@ -31,6 +31,7 @@ enum {
     FSIO_RESCAN_SECONDS = 30,
     FSIO_COPY_LOCKS = 64,
     FSIO_CHANGING = 4096, /* stripes that share one are taken for one: a digest is taken later then */
+    FSIO_WRITTEN = 1 << 16, /* likewise whole parts, which may be open for long */
 };
 
 struct data_server;
@@ -224,6 +225,7 @@ struct fsio {
     uint64_t digests, stripe_digests; /* the numbers of its whole parts and of its stripes among all whose digests are kept */
     bool checks;                      /* digests of parts are taken: there are other nodes, or there may be */
     atomic_int stripe_changes[FSIO_CHANGING]; /* by stripe: so many are under way here */
+    atomic_int writing[FSIO_WRITTEN]; /* by who has no handle here */
     _Atomic uint64_t stripes_queued[FSIO_CHANGING]; /* numbers (fsio_digests_key) of stripes whose digest will be taken */
     struct fsio_damage *damages; /* under events_lock */
 

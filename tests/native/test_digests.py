@@ -98,6 +98,37 @@ def test_what_is_written_again_is_not_damaged(nodes: Nodes) -> None:
     assert nodes.io[0].take_damaged() == []
 
 
+def test_no_digest_is_taken_while_somebody_can_write_it_by_a_mapping(nodes: Nodes) -> None:
+    """Also if nobody has said that he opens it, and its descriptor is closed."""
+    ino = nodes.write(0, content(SIZE))
+    learned(nodes, 0, ino)
+    with open(path_of(nodes, 0, ino), "r+b") as file:
+        file.write(b"new")  # the digest counts no more
+        mapped = mmap.mmap(file.fileno(), 0)
+    for _ in range(2):
+        assert nodes.io[0].check_part(ino)[0] == UNKNOWN
+        mapped[7] ^= 1
+    with pytest.raises(OSError, check=lambda error: error.errno == errno.EBUSY):
+        nodes.io[0].part_digest(ino)
+    nodes.io[1].fetch(5, ino, 0, SIZE)
+    assert nodes.done(1)[4] == 0
+    mapped.close()
+    learned(nodes, 0, ino)
+    assert nodes.io[0].part_digest(ino) == xxh3(path_of(nodes, 0, ino).read_bytes())
+    assert nodes.io[0].take_damaged() == []
+
+
+def test_a_file_with_holes_is_copied_while_it_is_written(nodes: Nodes) -> None:
+    ino = nodes.new()
+    handle = nodes.io[0].open(ino, LOCAL, writing=True, create=True)
+    handle.write(b"end", 3 << 20)
+    size = (3 << 20) + 3
+    nodes.io[1].fetch(5, ino, 0, size)
+    assert nodes.done(1)[4] == 0
+    assert nodes.read(1, ino, LOCAL, size) == bytes(3 << 20) + b"end"
+    handle.close()
+
+
 def test_what_was_changed_without_a_word_is_not_damaged(nodes: Nodes) -> None:
     ino = nodes.write(0, content(SIZE))
     learned(nodes, 0, ino)
