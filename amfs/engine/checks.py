@@ -9,6 +9,7 @@ after a pass has found something odd.
 from __future__ import annotations
 
 import operator
+import posixpath
 from array import array
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -51,7 +52,7 @@ class AnyPlace:
         return set()
 
     def real(self, directory: str) -> str:
-        return absolute(canonical(directory, self.base), self.base) if directory else self.base
+        return posixpath.normpath(posixpath.join(self.base, directory))
 
     def unwritable(self, directory: str) -> str:
         return ""

@@ -200,6 +200,7 @@ class RunDriver:
         store, scope = self.context.store, self.maker.scope
         files = store.inventory(scope) if store is not None and store.adopted else ()
         in_memory = {key[len(scope) :]: (size, mtime) for key, size, mtime in files}
+
         def sizes(tid: int) -> tuple[int, ...] | None:
             left, derivation, _ = past.done.get(self.derivation.key(tid), (None, 0, ()))
             if left is None or trust or self.derivation(tid) == derivation:
