@@ -54,6 +54,9 @@ class Need(NamedTuple):
 #: Functions of the library that look at arrays that are still filled.
 OPEN = frozenset(("exists", "exists_key"))
 
+#: Fields and keys of a part that is looked at.
+PARTS_MAX = 8
+
 Needs = frozenset[Need]
 NOTHING: Needs = frozenset()
 
@@ -75,7 +78,7 @@ class Deadlocks:
         self.program = program
         self.carried = carried
         self.mistakes = mistakes
-        self.writers: dict[Symbol, list[Writer]] = {}
+        self.writers: dict[Symbol, dict[Path, list[Writer]]] = {}
 
     def check(self) -> None:
         self.block(self.program.body, NOTHING, NOTHING, True)
@@ -185,27 +188,37 @@ class Deadlocks:
         if isinstance(value, Name) and value.symbol is not None and isinstance(base_of(value.type or ANY), Array | Bag):
             ended = indices | {Need(value.symbol, (), True)}  # B = A has elements before A is closed
         writer = Writer(path, around | own, closing | ended if sure else closing, at)
-        self.writers.setdefault(symbol, []).append(writer)
+        self.writers.setdefault(symbol, {}).setdefault(path, []).append(writer)
         return own
 
     # ── circles ────────────────────────────────────────────────────────────────────────────────────
 
     def next(self, need: Need) -> Needs:
         """What must be there before it."""
-        writers = self.writers.get(need.symbol, [])
-        if need.symbol in self.carried:
+        if need.symbol in self.carried or len(need.path) > PARTS_MAX:
             return NOTHING
         if need.closed:
-            return NOTHING.union(*(writer.closing for writer in writers if len(writer.path) <= 1))
-        fitting = [writer.needs for writer in writers if gives(writer.path, need.path)]
+            every = self.writers.get(need.symbol, {})
+            return NOTHING.union(*(writer.closing for path, writers in every.items() if len(path) <= 1 for writer in writers))
+        fitting = [writer.needs for writer in self.giving(need)]
         return fitting[0].intersection(*fitting[1:]) if fitting else NOTHING
+
+    def giving(self, need: Need) -> list[Writer]:
+        """Statements that may give it its value: those that assign it, or a variable of which it is a part."""
+        every = self.writers.get(need.symbol, {})
+        paths: list[Path] = [()]
+        found = list(every.get((), ()))
+        for step in need.path:
+            paths = [(*path, one) for path in paths for one in ((step, "[]") if step.startswith("[") else (step,))]
+            found += [writer for path in paths for writer in every.get(path, ())]
+        return found
 
     def circles(self) -> None:
         """Depth first, without recursion; each circle is told once."""
         state: dict[Need, int] = {}  # 1: on the way, 2: done
         told: set[Symbol] = set()
-        for symbol, writers in self.writers.items():
-            starts = [Need(symbol, (), True)] + [Need(symbol, path, False) for path in {writer.path for writer in writers}]
+        for symbol, every in self.writers.items():
+            starts = [Need(symbol, (), True)] + [Need(symbol, path, False) for path in every]
             for start in starts:
                 if start in state or "[]" in start.path:
                     continue
@@ -230,7 +243,8 @@ class Deadlocks:
         told |= {need.symbol for need in circle}
         at = circle.index(min(circle, key=order))
         need, following = circle[at], circle[(at + 1) % len(circle)]
-        writer = next(one for one in self.writers[need.symbol] if following in (one.closing if need.closed else one.needs))
+        writers = [one for some in self.writers[need.symbol].values() for one in some] if need.closed else self.giving(need)
+        writer = next(one for one in writers if following in (one.closing if need.closed else one.needs))
         text = shown(need)
         others = list(dict.fromkeys(f"'{shown(one)}'" for one in circle if one != need))
         if need.closed:
@@ -247,11 +261,6 @@ def shown(need: Need) -> str:
 
 def order(need: Need) -> tuple[int, Path, bool]:
     return need.symbol.at.start, need.path, need.closed
-
-
-def gives(written: Path, read: Path) -> bool:
-    """May a statement that assigns the first give the second its value?"""
-    return len(written) <= len(read) and all(one in (other, "[]") for one, other in zip(written, read, strict=False))
 
 
 def indices_of(node: Expression) -> Iterator[Expression]:
