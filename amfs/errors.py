@@ -22,11 +22,30 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+#: The longest word, and the longest line, that a message quotes whole; and how much of a longer one is shown.
+WORD_MAX, WORD_SHOWN = 1024, 200
+LINE_MAX, LINE_SHOWN = 8192, 4096
+
+_LONG_WORD = re.compile(rf"\S{{{WORD_MAX + 1},}}")
+
+
+def brief(text: str) -> str:
+    """A message without what nobody reads: of a long word that it quotes, or a long line, the beginning."""
+    if len(text) <= WORD_MAX:
+        return text
+    short = _LONG_WORD.sub(lambda found: f"{found[0][:WORD_SHOWN]}… ({len(found[0]):,} characters)", text)
+    return "\n".join(
+        line if len(line) <= LINE_MAX else f"{line[:LINE_SHOWN]}… ({len(line):,} characters)" for line in short.split("\n")
+    )
+
 
 class AmfsError(Exception):
     """Base of all: ``str(error)`` is one clear message for the person at the prompt."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return brief(super().__str__())
 
 
 class UsageError(AmfsError):
@@ -44,7 +63,7 @@ class Fault(NamedTuple):
     def __str__(self) -> str:
         place = f"{self.source}:{self.line}" if self.line else self.source
         place += f":{self.column}" if self.column else ""
-        return f"{place}: {self.message}" if place else self.message
+        return brief(f"{place}: {self.message}" if place else self.message)
 
 
 #: Faults of one kind that are told one by one, and kinds that are told at all: beyond that they are counted.

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from amfs.display.summary import Failure, Meter, Snapshot, Stage, Summary, json_safe
+from amfs.errors import brief
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -108,7 +109,7 @@ def failure_text(failure: Failure, lines: int = 5) -> str:
     """A failed task as people read it: id, place, reason, and its last words indented."""
     place = f" ({failure.where})" if failure.where else ""
     node = f" on node {failure.node}" if failure.node >= 0 else ""
-    head = f"task {printable(failure.id)}{place} failed{node}: {printable(failure.what)}"
+    head = brief(f"task {printable(failure.id)}{place} failed{node}: {printable(failure.what)}")
     return "\n".join([head, *(f"    | {line}" for line in tail_lines(failure.stderr, lines))])
 
 
@@ -268,7 +269,7 @@ class QuietProgress:
         pass
 
     def fault(self, text: str) -> None:
-        self._line(f"amfs: {text}")
+        self._line(f"amfs: {brief(text)}")
 
     def task_output(self, task: str, stdout: bytes, stderr: bytes, whole: str = "") -> None:
         if whole:
@@ -321,7 +322,7 @@ class PlainProgress(QuietProgress):
             self._line(f"amfs: {progress_line(shot)}")
 
     def message(self, text: str) -> None:
-        self._line(f"amfs: {text}")
+        self._line(f"amfs: {brief(text)}")
 
     def task_failed(self, task: str, detail: str, stderr_tail: bytes) -> None:
         self._failures += 1
@@ -431,10 +432,10 @@ class JsonProgress(QuietProgress):
         self._event("progress", **msgspec.structs.asdict(timed(snapshot, self._meter)))
 
     def message(self, text: str) -> None:
-        self._event("message", text=text)
+        self._event("message", text=brief(text))
 
     def fault(self, text: str) -> None:
-        self._event("fault", text=text)
+        self._event("fault", text=brief(text))
 
     def task_output(self, task: str, stdout: bytes, stderr: bytes, whole: str = "") -> None:
         if whole:

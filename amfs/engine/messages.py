@@ -75,6 +75,9 @@ class TaskSpec(Struct, frozen=True):
     origin: int = 0  # the dispatcher that owns it (AME's tag)
 
 
+AS_NODE = 20  # in place of a niceness, which is at most 19: that of the node
+
+
 class RunInfo(Struct, frozen=True):
     """What the tasks of a run share; crosses the wire once per node."""
 
@@ -88,7 +91,7 @@ class RunInfo(Struct, frozen=True):
     capture_bytes: int = 65536  # of stdout and of stderr, per task, returned with the result
     want_output: bool = False  # send stdout and stderr of successful tasks back as well
     umask: int = 0o022
-    nice: int | None = None  # of the submitter; None: as the node
+    nice: int = AS_NODE  # of the submitter
     limits: tuple[int, ...] = ()  # its soft limits by number; -1: none, -2: not known
     default_retries: int = 0
     paths: dict[str, str] = {}  # shared inputs that are not where their names say -> absolute paths

@@ -56,7 +56,7 @@ def _run_begin(message: m.RunBegin) -> str:
         return "an entry of the environment is not NAME=VALUE"
     if not (0 <= info.capture_bytes <= CAPTURE_MAX and 0 <= info.hashed_outputs <= NODE_MAX and 0 <= info.umask <= 0o777):
         return "a number of a run is out of its range"
-    if not (info.nice is None or -20 <= info.nice <= 19) or len(info.limits) > 32 or any(not -2 <= n < 1 << 63 for n in info.limits):
+    if not -20 <= info.nice <= m.AS_NODE or len(info.limits) > 32 or any(not -2 <= n < 1 << 63 for n in info.limits):
         return "the niceness or a limit of a run is out of its range"
     if any(not _is_path(path) for path in info.paths.values()):
         return "a shared input is not at an absolute path"

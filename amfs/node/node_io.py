@@ -294,7 +294,8 @@ class NodeIO:
 
     def open_run(self, effect: OpenRun) -> None:
         info = effect.info
-        self.launcher.set_context(effect.run, info.base, info.env, info.umask, info.nice, info.limits)
+        nice = None if info.nice == m.AS_NODE else info.nice
+        self.launcher.set_context(effect.run, info.base, info.env, info.umask, nice, info.limits)
         self.umasks[info.scope] = info.umask
 
     def close_run(self, effect: CloseRun) -> None:

@@ -20,6 +20,7 @@ from amfs.engine.checks import Plan
 from amfs.engine.states import FINISHED, SKIPPED, Outcome
 from amfs.engine.submitter import Submitter
 from amfs.engine.workflow import Task
+from amfs.errors import brief
 
 FAILURES_KEPT = 100
 SUSPECTS_NAMED = 5
@@ -49,7 +50,7 @@ def told(result: m.Result) -> str:
         words.append(f"{whole} {result.stdout_bytes} bytes of stdout: {result.whole}")
     if result.sandbox:
         words.append(f"sandbox kept: {result.sandbox}")
-    return "; ".join(words)
+    return brief("; ".join(words))
 
 
 class Counts(msgspec.Struct):

@@ -130,7 +130,7 @@ def loader(script: str) -> Any:
             try:
                 with open(path, encoding="utf-8", errors="surrogateescape") as file:
                     return Source(os.path.relpath(path) if directory == beside else path, file.read())
-            except OSError:
+            except (OSError, ValueError):  # or a NUL in its name
                 continue
         return None
 

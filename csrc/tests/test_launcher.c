@@ -197,17 +197,19 @@ static void test_outcomes(void) {
                    .output_destination = at("store/linked")},
            AMFS_OK, 0, "", "");
     CHECK(holds(at("store/linked"), "x\n"));
-    expect(launcher, &(spec){.serial = 11, .flags = BOTH, .script = "echo 0123456789abcdef", .capture = 8}, AMFS_OK, 0, "b.stdout",
-           "01234567");
+    expect(launcher, &(spec){.serial = 11, .flags = BOTH, .script = "echo 0123456789abcdef", .capture = 8}, AMFS_OK, 0, "", "01234567");
     CHECK(holds(at("logs/b.stdout"), "0123456789abcdef\n"));
     expect(launcher, &(spec){.serial = 12, .flags = AMFS_STAGED | AMFS_KEEP_FAILED, .script = "mkdir -p a/b; chmod 0 a; exit 1"}, AMFS_EXIT,
-           1, "sandbox kept", "");
+           1, "exit status 1", "");
     CHECK(entries(at("sandboxes")) == 1);
     CHECK(amfs_remove_tree(AT_FDCWD, at("sandboxes/c")) == 0);
     if (geteuid() == 0)
         expect(launcher, &(spec){.serial = 13, .flags = AMFS_STAGED, .script = "echo > i", .input_source = source, .input_name = "i"},
                AMFS_INPUT_CHANGED, 0, "changed its input: i", "");
     CHECK(entries(at("sandboxes")) == 0);
+    amfs_completion *left = run(launcher, &(spec){.serial = 14, .script = "sleep 1000 & sleep 1000 &"});
+    CHECK(left->outcome == AMFS_OK && left->left == 2);
+    amfs_completion_free(left);
     CHECK(amfs_launcher_cpu_us(launcher) > 0);
     amfs_launcher_free(launcher);
 }

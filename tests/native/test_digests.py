@@ -271,7 +271,7 @@ def test_a_spilled_copy_has_a_digest_and_damage_is_not_copied(tmp_path: Path) ->
 
     def copy(from_: Path, to: Path, how: int = exact) -> str:
         copier.copy(1, str(from_), str(to), how, directories=False)
-        ended: list[tuple[int, str, int]] = []
+        ended: list[tuple[int, str, int, int]] = []
         until(lambda: bool(ended.extend(copier.completions()) or ended), "the copy never ended")
         return ended[0][1]
 
