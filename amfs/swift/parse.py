@@ -73,4 +73,5 @@ class _Parser:
                 self.read.add(source.name)
                 self.add(source, program)
         elif wanted.name not in MODULES and not (self.language == "swift-k" and _STANDARD.fullmatch(wanted.name)):
-            raise Mistake(wanted.at, f"there is no file {names[0]!r} to import")
+            hint = "it is searched beside the script, then in the directories of SWIFT_PATH and SWIFT_LIB"
+            raise Mistake(wanted.at, f"there is no file {names[0]!r} to import", hint)
