@@ -163,8 +163,8 @@ class LocalProcesses:
             with Client(session) as client:
                 view = client.view(min(timeout_s, 3.0))
                 others = [member.node for member in view.members if member.node != view.manager]
-                # The manager passes it on; a few more are told in case it is just going down.
-                told = client.tell([view.manager, *others[:3]], Shutdown(), 2.0)
+                # The manager passes it on; a few more are told if it is just going down.
+                told = client.tell([view.manager], Shutdown(), 2.0) or client.tell(others[:3], Shutdown(), 2.0)
         except SessionError as error:
             if mine or any(not processes.same_machine(entry.host, host) for entry in session.nodes):
                 remarks.append(str(error))

@@ -56,17 +56,16 @@ class Script:
             self._submit()
             if len(self.machine.tasks) > _PLENTY:
                 time.sleep(_REST)
-            event = self._events.get()
-            for _ in range(_AT_ONCE):
+            for number in range(_AT_ONCE):
+                try:
+                    event = self._events.get(block=not number)
+                except queue.Empty:
+                    break
                 if event is None:
                     return None
                 if isinstance(event, Answered) or event.id in self.machine.tasks:  # type: ignore[union-attr]
                     finished = self._carry_out(self.machine.handle(event))
                 if finished is not None:
-                    break
-                try:
-                    event = self._events.get_nowait()
-                except queue.Empty:
                     break
         self._submit()
         return finished.error

@@ -107,6 +107,8 @@ class World(Host):
             return self.answer(request)
         except (AmfsError, ValueError) as error:
             return r.Refused(str(error))
+        except Exception as error:  # the evaluation waits for an answer: none must be lost
+            return r.Refused(f"{type(request).__name__} failed: {type(error).__name__}: {error}")
 
     def _pause(self, seconds: float, done: Callable[[Any], None]) -> None:
         def over() -> None:

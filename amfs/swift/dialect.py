@@ -28,7 +28,7 @@ _ONLY_K = pattern(
 )
 #: What only scripts of Swift/T have.
 _ONLY_T = pattern(
-    r"""(?x)^[ \t]*import\s+\w+(?:\.\w+)*\s*;|@\s*std(?:in|out|err)\s*=|^\s*main\b\s*(?:\(\s*\))?\s*\{|=>|^\s*pragma\s|\+=
+    r"""(?x)^[ \t]*import\s+(?!stdlib\b)\w+(?:\.\w+)*\s*;|@\s*std(?:in|out|err)\s*=|^\s*main\b\s*(?:\(\s*\))?\s*\{|=>|^\s*pragma\s|\+=
     |\btypedef\s|\bbag\s*<|\*\*|@\w+\s*=|@(?:pure|deterministic|par|async|sync|checkpoint|sideeffectfree|side_effect_free|builtin_op|dispatch)\b|\bglobal\s+const\b
     |\bwait\s*(?:deep\s*)?\(|\bfor\s*\(|\x01|\)\s*""\s*""\s*(?:\[|;|"")|\w\s*\.\.\.\s*\w|\{\s*""\s*:
     |(?:\A|[;{}])\s*\w+(?:\s*\[[^\]\n;]*\])*\s*,\s*\w+\s*=(?!=)""",
@@ -38,6 +38,7 @@ _CALLED = pattern(r"(?<![\w.@])(\w+)\s*\(")
 _DEFINED = pattern(r"(?:\)|\bapp)\s*(\w+)\s*\(")
 #: The program of an app, as a bare word.
 _BARE = pattern(r"\bapp\b[^{;]*\{\s*([A-Za-z_]\w*)(?=[\s;}])")
+_STDLIB = pattern(r'(?m)^\s*import\s+"?stdlib\b')
 _NAME = pattern(r"(\w+)\(")
 
 
@@ -45,7 +46,7 @@ def signs(text: str) -> tuple[int, int]:
     """How often a script has syntax that only Swift/T has, and that only Swift/K has."""
     code = _TEXTS.sub(_emptied, text)
     bare = [word for word in _BARE.findall(code) if not re.search(rf"\bstring\s+{word}\b", code)]
-    return len(_ONLY_T.findall(code)), len(_ONLY_K.findall(code)) + len(bare) + text.count('import "stdlib')
+    return len(_ONLY_T.findall(code)), len(_ONLY_K.findall(code)) + len(bare) + len(_STDLIB.findall(text))
 
 
 def functions(text: str, library_t: Library, library_k: Library) -> tuple[int, int]:

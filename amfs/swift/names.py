@@ -30,5 +30,6 @@ def joined(directory: str, name: str) -> str:
 
 
 def local(name: str) -> str:
-    """Of a file: URL its path; any other name as it is."""
-    return name.removeprefix("file://").removeprefix("localhost") if name.startswith("file://") else name
+    """Of a file: URL its path; any other name as it is. As in Swift/K, the path begins after the slash that ends the host: in
+    "file://localhost/x" it is relative, and absolute in "file://localhost//x" and "file:///x"."""
+    return name.removeprefix("file://localhost/").removeprefix("file://")

@@ -74,4 +74,5 @@ class _Parser:
                 self.add(source, program)
         elif wanted.name not in MODULES and not (self.language == "swift-k" and _STANDARD.fullmatch(wanted.name)):
             near = suggestion(wanted.name, MODULES, "import {};") if self.language == "swift-t" and not wanted.quoted else ""
-            raise Mistake(wanted.at, f"there is no file {names[0]!r} to import", near)
+            hint = "it is searched beside the script, then in the directories of SWIFT_PATH and SWIFT_LIB"
+            raise Mistake(wanted.at, f"there is no file {names[0]!r} to import", near or hint)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lark import Token
 
-from amfs.swift.parse_t import BuilderT, Definition, Header, Redirection
+from amfs.swift.parse_t import BuilderT, Definition, Header, Import, Redirection
 from amfs.swift.source import At, Mistake
 from amfs.swift.syntax import Items, PlainCall, Syntax
 from amfs.swift.tree import (
@@ -82,6 +82,14 @@ class BuilderK(BuilderT):
         if isinstance(base, AtFile):
             return AtFile(self.at(base, name), Member(self.at(base.inner, name), base.inner, str(name), star=True))
         return Member(self.at(base, name), self.value(base), str(name), star=True)
+
+    def all_elements(self, base: Any, left: Token, star: Token, right: Token) -> Any:
+        """``a[*]`` is ``a``."""
+        return base
+
+    def import_module(self, word: Token, *rest: Any) -> Definition:
+        self.imports.append(Import(self.at(word, rest[-1]), "".join(rest), True))
+        return Definition(self.at(word, rest[-1]), "an import")
 
     def at_name(self, sign: Token, name: Token) -> AtFile:
         return AtFile(self.at(sign, name), Name(self.at(name, name), str(name)))

@@ -35,6 +35,7 @@ from amfs.swift.tree import (
     Name,
     Statement,
     Switch,
+    Tuple,
     TypeDefinition,
     TypeName,
     Wait,
@@ -43,7 +44,7 @@ from amfs.swift.tree import (
 
 SYNTAX = Syntax(("grammar_common.lark", "grammar_t.lark"), ("start", "signature"))
 
-FOREIGN = "a leaf function in Tcl cannot run here: there is no Tcl in it"
+FOREIGN = "it is a leaf function in Tcl, and there is no Tcl here; write it as an app, or call Python by python_persist(code, expression)"
 
 
 class Import:
@@ -141,6 +142,8 @@ class BuilderT(Builder):
         return block
 
     def assign(self, targets: list[Expression], equals: Token, values: list[Expression]) -> Statement:
+        if len(values) == 1 < len(targets) and isinstance(values[0], Tuple):
+            values = values[0].items
         if len(values) not in (1, len(targets)):
             message = f"{len(targets)} variable{'s' * (len(targets) > 1)} cannot take {len(values)} values"
             raise Mistake(At(self.source, targets[0].at.start, values[-1].at.end), message)
@@ -371,7 +374,10 @@ class BuilderT(Builder):
         return Definition(header.at, "the definition of a function")
 
     def tcl_function(self, header: Header, *rest: Any) -> None:
-        raise Mistake(header.at, FOREIGN, f"write {header.name} as an app, or call Python by python_persist(code, expression)")
+        """Refused where it is called: many modules declare functions that a program does not use."""
+        function = self.define(header)
+        function.refused = FOREIGN
+        self.functions.append(function)
 
     def app_function(self, *parts: Any) -> Definition:
         annotations, (_word, *rest) = self.annotated_parts(parts)

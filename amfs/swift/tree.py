@@ -6,7 +6,7 @@ text, values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -225,13 +225,15 @@ class Foreach(Statement, eq=False):
 
 class For(Statement, eq=False):
     """Swift/T's loop: each round has new variables. ``updates`` are evaluated in the scope of the round that ends; a variable that the body
-    assigns for the next round is not in it."""
+    assigns for the next round is not in it. ``finals`` (*checked*): variables around the loop, which get the last value of one of its
+    variables."""
 
     starts: list[Declare]
     condition: Expression
     updates: list[tuple[str, Expression]]
     body: Block
     annotations: list[Annotation] = field(default_factory=list)
+    finals: list[tuple[Name, Symbol]] = field(default_factory=list)
 
 
 class Iterate(Statement, eq=False):
@@ -305,6 +307,7 @@ class Function(Struct, eq=False):
     type_parameters: list[str] = field(default_factory=list)
     scope: Scope | None = None  # checked: of inputs, outputs and the body
     called: bool = False  # checked: by a statement that runs under no condition
+    refused: str = ""  # why it cannot be called here
 
 
 class Builtin(Struct, eq=False):
@@ -335,3 +338,16 @@ class Program(Struct, eq=False):
     types: list[TypeDefinition]
     body: Block
     remarks: list[tuple[At, str]] = field(default_factory=list)
+
+
+def variables(node: Any) -> Iterator[Symbol]:
+    """All that an expression names."""
+    todo = [node]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Name) and one.symbol is not None:
+            yield one.symbol
+        elif isinstance(one, list | tuple):
+            todo += one
+        elif isinstance(one, Expression):
+            todo += (getattr(one, name) for name in one.__struct_fields__ if name not in ("at", "type", "function", "annotations"))

@@ -141,9 +141,10 @@ class Group:
 
 class Container(Group):
     """An array or a bag (whose keys are numbers in the order of appearance). ``wanted``: parts that somebody has asked for before they were
-    assigned. ``watchers``: are told of each part that appears, and of the end."""
+    assigned. ``watchers``: are told of each part that appears, and of the end. ``lent``: keys of parts with parts that are another's, too:
+    that one closes them."""
 
-    __slots__ = ("elements", "is_bag", "make_part", "wanted", "watchers")
+    __slots__ = ("elements", "is_bag", "lent", "make_part", "wanted", "watchers")
 
     def __init__(
         self, make_part: Maker, is_bag: bool, label: Label | None = None, namer: Namer | None = None, path: Path = ()
@@ -154,6 +155,14 @@ class Container(Group):
         self.elements: dict[Any, Any] = {}
         self.wanted: dict[Any, Any] | None = None
         self.watchers: list[Any] | None = None
+        self.lent: set[Any] | None = None
+
+    def take(self, key: Any, cell: Any) -> None:
+        """A cell that exists becomes a part. The watchers are the caller's to tell."""
+        self.elements[key] = cell
+        if isinstance(cell, Group):
+            self.lent = self.lent or set()
+            self.lent.add(key)
 
     def _new(self, key: Any) -> Any:
         label = Label("", None, self.label, key) if self.label is not None else None

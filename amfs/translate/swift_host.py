@@ -14,6 +14,7 @@ import msgspec
 
 from amfs.engine.workflow import Task
 from amfs.swift import requests as r
+from amfs.swift.names import local
 from amfs.swift.source import Source
 
 
@@ -28,7 +29,7 @@ class Host:
         self.chance = random.Random()
 
     def path(self, name: str) -> str:
-        return os.path.join(self.base, name.removeprefix("file://localhost").removeprefix("file://"))
+        return os.path.join(self.base, local(name))
 
     def answer(self, request: r.Request) -> Any:
         """The answer, or ``Refused``."""

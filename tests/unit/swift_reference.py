@@ -106,14 +106,19 @@ def divided(a: float, b: float) -> float:
     return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1, b)
 
 
+def truncated(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
     "/": lambda a, b: divided(a, b) if not isinstance(a, str) else f"{a}/{b}",
     "**": lambda a, b: float(a) ** b,
-    "%/": lambda a, b: a // b,
-    "%%": lambda a, b: a % b,
-    "%": lambda a, b: a % b,
+    "%/": truncated,
+    "%%": lambda a, b: a - b * truncated(a, b),
+    "%": lambda a, b: a - b * truncated(a, b),
     "==": lambda a, b: a == b,
     "!=": lambda a, b: a != b,
     "<": lambda a, b: a < b,

@@ -420,7 +420,7 @@ def test_mappers_by_regular_expressions() -> None:
 
 def test_the_mapper_that_asks_a_program() -> None:
     found = mapped("ext", Array(MARKER), True, exec="prog", n=3)
-    assert found.existing == [((0,), "prog"), ((1,), "-n"), ((2,), "3")]
+    assert found.existing == list(zip([(n,) for n in range(6)], ["sh", "-c", '"$0" "$@"', "prog", "-n", "3"], strict=True))
 
 
 def test_names_that_nobody_gave_differ() -> None:

@@ -149,7 +149,6 @@ def test_signature() -> None:
         ("x = 99999999999999999999;", "64 bits"),
         ("1 + 2;", "not expected"),
         ("f(int x);", "leave the type out"),
-        ('(int o) f(int i) "p" "0.1" [ "set <<o>> 1" ];', "Tcl"),
         ("switch (x) { case 1: trace(1); case 1: trace(2); }", "a second time"),
         ("x = A[];", "an index is missing"),
         ('app (file o) f() { "ls" x stdout=o; }', "write '@stdout='"),

@@ -226,6 +226,10 @@ class Assignments:
             if start.name in updated:
                 self.carried.discard(start.symbol)
         self.loop(node.body, sets, starts)
+        for name, _ in node.finals:
+            assert name.symbol is not None
+            self.all.setdefault(name.symbol, set()).add(())
+            self.record(sets, (name.symbol, ()), name.at, True)
         for start in node.starts:
             symbol = start.symbol
             assert symbol is not None
@@ -256,7 +260,9 @@ class Assignments:
             assert symbol is not None
             if symbol.assigned or isinstance(base_of(symbol.type), Array | Bag) or not formal.name:
                 continue
-            hint = f"write '{formal.name} = make_void();'" if symbol.type == VOID and self.program.language == "swift-t" else ""
+            if self.program.language == "swift-k":  # whoever waits for it is told when the program runs
+                continue
+            hint = f"write '{formal.name} = make_void();'" if symbol.type == VOID else ""
             self.mistakes.append(Mistake(formal.at, f"nothing in {function.name} assigns its output {formal.name!r}", hint))
 
     def unassigned(self) -> None:

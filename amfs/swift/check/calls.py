@@ -8,8 +8,8 @@ from amfs.swift.check.fitting import PROMOTION, WHATEVER, Bindings, converted, f
 from amfs.swift.check.names import Frame, Functions, Types
 from amfs.swift.library_t.unix import UNIX
 from amfs.swift.source import Mistake
-from amfs.swift.tree import Annotation, Call, Expression, Function
-from amfs.swift.types import ANY, FLOAT, INT, STRING, URL, VOID, Struct, Type, base_of
+from amfs.swift.tree import Annotation, Call, Convert, Expression, Function
+from amfs.swift.types import ANY, FLOAT, INT, STRING, URL, VOID, Struct, Subtype, Type, base_of
 
 #: Annotations whose value is computed when the call is made; those of others are words.
 COMPUTED = {"prio": (INT, FLOAT), "priority": (INT, FLOAT), "location": (), "soft_location": (), "hard_location": ()}
@@ -62,14 +62,23 @@ class Calls:
         self.annotations(call.annotations, frame)
         if isinstance(struct, Struct):
             return self.construct(call, struct)
+        if isinstance(struct, Subtype) and len(call.arguments) == 1 and not call.named:
+            node = Convert(call.at, self.expressions.fitted(call.arguments[0], struct.base, f"the value of this {struct.name}"))
+            node.type = struct
+            return node
         if not own and not library:
             raise self.unknown(call)
+        if library and all(function.refused for function in own):  # a declaration of what is in the library
+            own = []
         found = self.choose(call, own) if own else None
         if found is None and library:
             found = self.choose(call, library)
         if found is None:
             raise self.misfit(call, own or library)
         function, arguments, bound = found
+        if function.refused:
+            at = call.at._replace(end=call.at.start + len(call.name))
+            raise Mistake(at, f"{call.name} cannot be called here: {function.refused}", f"it is declared at {function.at}")
         call.function, call.arguments, call.named = function, arguments, []
         if frame.branches is None:
             self.calls.setdefault(self.caller, []).append(function)

@@ -248,7 +248,8 @@ class Expressions:
                     raise Mistake(node.index.at, f"the keys of this array are of type {base.key}, and this is of type {node.index.type}")
                 node.index = converted(node.index, base.key)
             node.type = base.element
-        elif node.star:
+        elif node.star or (self.k and isinstance(base, Array)):
+            node.star = True
             element = base.element if isinstance(base, Array) else None
             field = element.field(node.name) if isinstance(element, Struct) else None
             if field is None or not isinstance(base, Array):

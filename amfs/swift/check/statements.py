@@ -68,6 +68,8 @@ class Statements:
         self.carried: set[Symbol] = set()
         self.place: At = program.at
         self.late: set[tuple[Frame, str]] = set()
+        self.automatic: set[Symbol] = set()  # variables that an assignment has declared
+        self.inside = ""  # the function whose body is looked at
         expressions.declare_late = self.declare_late
         self._methods: dict[type, Callable[[Any, Frame], None]] = {
             Block: self.block,
@@ -95,6 +97,7 @@ class Statements:
         self.globals = Frame(None, scope, body)
         self.expressions.calls.global_frame = self.globals
         frame = Frame(self.globals, scope, body)
+        self.around = self.globals if self.k else frame  # what functions see: all variables of a program of Swift/T
         self.expressions.hidden = lambda name: frame.names.get(name)  # type: ignore[method-assign]
         for function in program.functions:
             self.formals(function)
@@ -156,10 +159,10 @@ class Statements:
                 return
 
     def function(self, function: Function) -> None:
-        self.place = function.at
+        self.place, self.inside = function.at, function.name
         scope = Scope(self.globals.scope)
         function.scope = scope
-        frame = Frame(self.globals, scope, function.body)
+        frame = Frame(self.around, scope, function.body)
         for formal in [*function.inputs, *function.outputs]:
             type_: Type = formal.type or ANY
             if formal.variable:
@@ -262,7 +265,8 @@ class Statements:
             if isinstance(one, Assign):
                 for target in one.targets:
                     root = place(target)[0]
-                    if frame.holder(root.name) is None:
+                    holder = frame.holder(root.name)
+                    if holder is None or (self.inside and holder is self.around and holder.names.get(root.name) in self.automatic):
                         frame.undeclared[root.name] = one
 
     def declared(self, declare: Declare, frame: Frame) -> None:
@@ -311,6 +315,7 @@ class Statements:
             type_ = Array(type_, base_of(target.index.type or INT))
             target = target.base
         symbol = frame.add(name, type_, target.at)
+        self.automatic.add(symbol)
         del frame.undeclared[name]
         made = Declare(target.at, None, name)
         made.symbol = symbol
@@ -416,6 +421,9 @@ class Statements:
         assert symbol is not None
         if symbol in self.fixed:
             raise Mistake(target.at, f"this cannot be assigned to: {self.fixed[symbol]}")
+        if self.inside and symbol.scope is self.globals.scope:
+            hint = f"give the value back as an output of {self.inside}, or declare another variable in it"
+            raise Mistake(target.at, f"{root.name!r} is a variable of the whole program, and functions can only read those", hint)
         symbol.assigned = True
         return wanted
 
@@ -511,10 +519,16 @@ class Statements:
         for start in node.starts:
             assert start.value is not None
             value = self.expressions.check(start.value, frame)
-            type_ = (value.type or ANY) if start.type_name is None else self.types.resolve(start.type_name)
+            around = self.around_loop(start, frame)
+            if around is not None:
+                type_: Type = around.symbol.type  # type: ignore[union-attr]
+            else:
+                type_ = (value.type or ANY) if start.type_name is None else self.types.resolve(start.type_name)
             start.value = self.expressions.fitted(value, type_, f"variable {start.name!r}")
             start.symbol = inner.add(start.name, type_, start.at)
             start.symbol.assigned = True
+            if around is not None:
+                node.finals.append((around, start.symbol))
             self.carried.add(start.symbol)
         node.condition = self.condition(node.condition, inner)
         names = {start.name: start for start in node.starts}
@@ -526,6 +540,17 @@ class Statements:
             value = self.expressions.check(value, inner)
             updates.append((name, self.expressions.fitted(value, names[name].symbol.type, f"variable {name!r}")))  # type: ignore[union-attr]
         node.updates = updates
+
+    def around_loop(self, start: Declare, frame: Frame) -> Name | None:
+        """``int i; for (i = 0; …)``: the variable that is declared outside, and gets the last value."""
+        holder = frame.holder(start.name) if start.type_name is None else None
+        symbol = holder.names.get(start.name) if holder is not None else None
+        if symbol is None or symbol in self.fixed or (self.inside and symbol.scope is self.globals.scope):
+            return None
+        symbol.assigned = True
+        name = Name(start.at, start.name)
+        name.symbol, name.type = symbol, symbol.type
+        return name
 
     def iterate(self, node: Iterate, frame: Frame) -> None:
         inner = self.looped(node.body, frame)

@@ -13,7 +13,7 @@ from amfs.swift import tree
 from amfs.swift.builtins import Location
 from amfs.swift.evaluate.calls import BeginCall, Calls, below, file_name, part_of, places
 from amfs.swift.evaluate.dynamic import WRAP, unpacked
-from amfs.swift.evaluate.expressions import AFTER, AROUND, PATH, Closure, Frame
+from amfs.swift.evaluate.expressions import AFTER, AROUND, FIRST, PATH, Closure, Frame
 from amfs.swift.evaluate.machine import Job, Machine, all_missing
 from amfs.swift.mapping import Path
 from amfs.swift.requests import FileValue, Present, Refused
@@ -24,6 +24,9 @@ from amfs.swift.values import Blocked, Cell, Container, FileCell, Made, StructCe
 _PLACING = {"location", "soft_location", "hard_location"}
 
 _NAME_MAX = 255
+
+#: Runs a command after it has made files, up to ``--``: a nameless output that the command line does not mention exists, and is empty.
+TOUCH = 'while [ "$1" != -- ]; do : > "$1"; shift; done; shift; exec "$@"'
 
 
 class Output(NamedTuple):
@@ -61,10 +64,14 @@ class Apps(Calls):
     def app_call(self, call: tree.Call, function: tree.Function) -> BeginCall:
         arguments, site, at, machine = self.arguments(call, function), self.site(call), call.at, self.machine
         static, line = machine.limits.static, call.at.line
+        app = function.app
+        assert app is not None
+        words = [*(word.expression for word in app.words), app.stdin, *(value for _, value in app.profile)]
+        outer = dict.fromkeys(FIRST + one.slot for one in tree.variables(words) if one.scope is not function.scope)  # of the program
         asked = [(one.name, self.cell(one.value)) for one in call.annotations if one.value is not None and one.name in (*_PLACING, "prio")]
 
         def begin(frame: Frame, outputs: list[Any], after: Job) -> None:
-            given, placing = arguments(frame), [(name, cell(frame)) for name, cell in asked]
+            given, placing = [*arguments(frame), *(self.globals[place] for place in outer)], [(name, cell(frame)) for name, cell in asked]
             id, order = below(frame[PATH], site), frame[AFTER]
             missing: Iterator[Any] = all_missing([*given, *(cell for _, cell in placing)], files=True, signals=static)
             machine.when(missing, partial(prepare, given, placing, outputs, id, order, after), at)
@@ -81,7 +88,7 @@ class Apps(Calls):
             names = {id_(cell): value for cell, value in made}
             frame = [None] * code.layout.size
             frame[AROUND], frame[PATH], frame[AFTER] = self.globals, id, order  # type: ignore[call-overload]
-            for place, cell in zip(code.inputs, given, strict=True):
+            for place, cell in zip(code.inputs, given[: len(code.inputs)], strict=True):
                 frame[place] = cell
             for place, output in zip(code.outputs, outputs, strict=True):
                 frame[place] = _named(output, names)
@@ -117,6 +124,11 @@ class Apps(Calls):
                 values.append(archive)
                 reads.append(archive)  # by the mapper, when the task has ended
                 argv = ["/bin/sh", "-c", WRAP, "sh", archive.name, *argv]
+            elif self.language == "swift-t":
+                known_words = [*argv, *redirected]
+                unseen = [value.name for value in values if value.temporary and not any(value.name in word for word in known_words)]
+                if unseen:
+                    argv = ["/bin/sh", "-c", TOUCH, "sh", *unseen, "--", *argv]
             fields = self._fields(at, placing)
             task = Task(
                 id, tuple(argv), tuple(inputs), tuple(value.name for value in values), redirected[0], redirected[1], redirected[2],
@@ -232,10 +244,9 @@ class Apps(Calls):
 
     def _words(self, at: At, kind: str, value: Any) -> list[str]:
         """The words of a value on a command line; of an array one for each element."""
-        if isinstance(value, dict):
-            return [word for item in value.values() for word in self._words(at, kind, item)]
-        if isinstance(value, list):
-            return [word for item in value for word in self._words(at, kind, item)]
+        if isinstance(value, dict | list):
+            words = [word for item in (value.values() if isinstance(value, dict) else value) for word in self._words(at, kind, item)]
+            return [" ".join(words)] if kind == "file name" and self.language == "swift-k" else words
         if value is None:
             return []
         if kind != "word" and not isinstance(value, FileValue | str):

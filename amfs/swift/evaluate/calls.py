@@ -24,6 +24,8 @@ BeginCall: TypeAlias = Callable[[Frame, list[Any], Job], None]
 
 #: Library functions that want to know the keys of their first argument only.
 SHAPE = {"size", "length", "contains", "exists", "exists_key", "keys_integer", "keys_string"}
+#: Those that look at the keys that are there now.
+NOW = {"exists", "exists_key"}
 
 #: Where files are that no program has named.
 NAMELESS = "_swift/"
@@ -166,7 +168,8 @@ class Calls(Expressions):
         def arguments(frame: Frame) -> list[Any]:
             found = [cell(frame) for cell in cells]
             rest = make(None, None, ())
-            rest.elements = dict(enumerate(found[last:]))
+            for number, cell in enumerate(found[last:]):
+                rest.take(number, cell)
             machine.close(rest)
             return [*found[:last], rest]
 
@@ -238,7 +241,8 @@ class Calls(Expressions):
             given = [cell(frame) for cell in cells]
             id = below(frame[PATH], site)
             work = partial(run, given, outputs, id, after)
-            machine.when(all_missing(given, names=names_only, shape=shape), partial(machine.attempt, at, work), at)
+            awaited = given[1:] if shape and function.name in NOW else given
+            machine.when(all_missing(awaited, names=names_only, shape=shape), partial(machine.attempt, at, work), at)
 
         def run(given: list[Any], outputs: list[Any], id: str, after: Job) -> None:
             further: dict[str, Any] = {}
@@ -305,6 +309,9 @@ class Calls(Expressions):
         def go_on(target: FileCell, source: FileCell) -> None:
             name, given = target.mapped_name(), source.promise.value.name
             assert name is not None
+            if "://" in name or "://" in given:
+                url = given if "://" in given else name
+                raise Mistake(at, f"{url!r} is a URL, and amfs copies no files from or to URLs", "fetch or send it by an app")
             if name == given:
                 machine.take_over(target, source, at)
                 return

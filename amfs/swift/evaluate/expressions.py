@@ -256,7 +256,8 @@ class Expressions:
             container = frame[place] = make(None, None, ())
             parts = [cell(frame) for cell in cells]
             if keys is None:
-                container.elements = dict(enumerate(parts))
+                for number, part in enumerate(parts):
+                    container.take(number, part)
                 machine.close(container)
                 return
             container.holds = len(parts)

@@ -193,6 +193,8 @@ class Loops(Calls):
                 self.carried = before
 
         condition, of_condition, updates, of_updates, body = self.in_loop(statement.body, compile)
+        finals = [(self._root(name), FIRST + symbol.slot) for name, symbol in statement.finals]
+        lasts = [(self.fetch_target(symbol), place) for symbol, place in finals]
         holds = self._holds()
 
         def first(frame: Frame) -> Frame:
@@ -225,7 +227,9 @@ class Loops(Calls):
         def check(inner: Frame) -> bool:
             return bool(condition(inner))
 
-        def finish(frame: Frame) -> None:
+        def finish(frame: Frame, inner: Frame) -> None:
+            for target, place in lasts:
+                machine.take_over(target(frame), inner[place], at)
             for hold in holds:
                 machine.release(hold(frame))
 

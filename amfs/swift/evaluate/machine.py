@@ -27,14 +27,15 @@ PLACES_SHOWN = 3
 
 
 class Waiting:
-    """A job that waits. ``at``: the construct that it belongs to."""
+    """A job that waits. ``at``: the construct that it belongs to. ``idle``: nobody needs it: a copied field, which may stay unset."""
 
-    __slots__ = ("at", "job", "on")
+    __slots__ = ("at", "idle", "job", "on")
 
-    def __init__(self, on: Any, job: Job, at: At) -> None:
+    def __init__(self, on: Any, job: Job, at: At, idle: bool = False) -> None:
         self.on = on
         self.job = job
         self.at = at
+        self.idle = idle
 
 
 class Unfolding(Protocol):
@@ -95,7 +96,7 @@ class Machine:
             self._end(WorkflowError([Fault(self.program, 0, "the program is nested too deeply")]))
         else:
             if not (self.tasks or self.asked):
-                self._end(self.stuck() if self.waiting and not self.failed else None)
+                self._end(self.stuck() if not self.failed and any(not one.idle for one in self.waiting) else None)
         effects, self.effects = self.effects, []
         if self.batch:
             effects.insert(0, Submit(self.batch))
@@ -163,11 +164,11 @@ class Machine:
 
     # ── waiting ────────────────────────────────────────────────────────────────────────────────────
 
-    def wait(self, on: Any, job: Job, at: At) -> None:
+    def wait(self, on: Any, job: Job, at: At, idle: bool = False) -> None:
         """``job`` is done when ``on`` (a cell, a group, a namer) is set, closed, ready. Raises ``Mistake`` for an absent input."""
         if self.absent and (why := self.absent.get(on)):
             raise Mistake(at, why)
-        waiting = Waiting(on, job, at)
+        waiting = Waiting(on, job, at, idle)
         self.waiting[waiting] = None
         if on.waiters is None:
             on.waiters = [waiting]
@@ -250,7 +251,7 @@ class Machine:
         if key in container.elements or container.closed or (container.wanted and key in container.wanted):
             self.assign_part(self.insert(container, key, at), cell, at, None)
             return
-        container.elements[key] = cell
+        container.take(key, cell)
         for watcher in container.watchers or ():
             watcher.insert(key, cell)
 
@@ -277,7 +278,10 @@ class Machine:
             return
         group.closed = True
         if isinstance(group, Container):
-            parts: Iterable[Any] = group.elements.values()
+            lent = group.lent
+            parts: Iterable[Any] = (
+                group.elements.values() if lent is None else [part for key, part in group.elements.items() if key not in lent]
+            )
         else:
             assert isinstance(group, StructCell)
             parts = group.fields.values()
@@ -293,40 +297,44 @@ class Machine:
 
     # ── one cell becomes another ───────────────────────────────────────────────────────────────────
 
-    def take_over(self, target: Any, source: Any, at: At, copy: Callable[[FileCell, FileCell], None] | None = None) -> None:
-        """``target = source``. ``copy``: what to do for files that the program has named."""
+    def take_over(
+        self, target: Any, source: Any, at: At, copy: Callable[[FileCell, FileCell], None] | None = None, idle: bool = False
+    ) -> None:
+        """``target = source``. ``copy``: what to do for files that the program has named. ``idle``: see ``Waiting``."""
         if isinstance(target, Container):
             target.holds += 1
             self.watch(source, _Follow(self, target, at, copy))
         elif isinstance(target, StructCell):
             for name, part in target.fields.items():
-                self.assign_part(part, source.fields[name], at, copy)
+                self.assign_part(part, source.fields[name], at, copy, True)
         elif isinstance(target, FileCell):
             if target.namer is not None and copy is not None:
                 copy(target, source)
             else:
-                self._pass(target.promise, source.promise, at)
-                self._pass(target, source, at)
+                self._pass(target.promise, source.promise, at, idle)
+                self._pass(target, source, at, idle)
         else:
             if isinstance(target, Made):
-                self._pass(target.promise, source.promise, at)
-            self._pass(target, source, at)
+                self._pass(target.promise, source.promise, at, idle)
+            self._pass(target, source, at, idle)
 
-    def assign_part(self, part: Any, source: Any, at: At, copy: Callable[[FileCell, FileCell], None] | None) -> None:
+    def assign_part(
+        self, part: Any, source: Any, at: At, copy: Callable[[FileCell, FileCell], None] | None, idle: bool = False
+    ) -> None:
         """``take_over`` for a part of a container or struct: if it has parts, it closes by itself."""
         if not isinstance(part, Group):
-            self.take_over(part, source, at, copy)
+            self.take_over(part, source, at, copy, idle)
             return
         part.owned = True
         part.holds += 1
         self.take_over(part, source, at, copy)
         self.release(part)
 
-    def _pass(self, target: Cell, source: Cell, at: At) -> None:
+    def _pass(self, target: Cell, source: Cell, at: At, idle: bool) -> None:
         if source.value is not UNSET:
             self.set(target, source.value, at)
         else:
-            self.wait(source, partial(self._pass, target, source, at), at)
+            self.wait(source, partial(self._pass, target, source, at, idle), at, idle)
 
     # ── tasks and requests ─────────────────────────────────────────────────────────────────────────
 

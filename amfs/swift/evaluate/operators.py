@@ -48,20 +48,8 @@ def _power(left: Any, right: Any) -> float:
         return math.inf if not left else math.nan
 
 
-def _floor_quotient(left: int, right: int) -> int:
-    if not right:
-        raise Failure("division by zero")
-    return left // right
-
-
-def _floor_remainder(left: int, right: int) -> int:
-    if not right:
-        raise Failure("division by zero")
-    return left % right
-
-
 def _quotient(left: int, right: int) -> int:
-    """Towards zero, as Java does."""
+    """Towards zero, as C and Java do."""
     if not right:
         raise Failure("division by zero")
     return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
@@ -83,10 +71,7 @@ _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": _divide, "**": _power,
 }  # fmt: skip
 
-_DIVISION: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
-    "swift-t": {"%/": _floor_quotient, "%%": _floor_remainder, "%": _floor_remainder},
-    "swift-k": {"%/": _quotient, "%%": _remainder, "%": _remainder},
-}
+_DIVISION: dict[str, Callable[[Any, Any], Any]] = {"%/": _int(_quotient), "%%": _remainder}
 
 
 def binary(language: str, operator: str, meaning: str) -> Callable[[Any, Any], Any]:
@@ -101,6 +86,6 @@ def binary(language: str, operator: str, meaning: str) -> Callable[[Any, Any], A
     if meaning == "path":
         text = TEXT[language]
         return lambda left, right: f"{text(left)}/{text(right)}"
-    if operator in _DIVISION[language]:
-        return _DIVISION[language][operator]
+    if operator in _DIVISION:
+        return _DIVISION[operator]
     return (_INT if meaning == "int" else _FLOAT)[operator]

@@ -73,7 +73,7 @@ class ForRounds:
 
     def __init__(
         self, machine: Machine, at: At, frame: Frame, of_condition: Prelude, check: Callable[[Frame], bool],
-        run: Callable[[Frame, int], Frame], finish: Job,
+        run: Callable[[Frame, int], Frame], finish: Callable[[Frame], None],
     ) -> None:  # fmt: skip
         self.machine = machine
         self.at = at
@@ -95,7 +95,7 @@ class ForRounds:
         if self.check(self.frame):
             self.machine.unfold(self)
         else:
-            self.finish()
+            self.finish(self.frame)
 
     def advance(self, count: int) -> bool:
         self.machine.fresh.append(self._next)

@@ -79,6 +79,14 @@ def extract_float(f: Any) -> Generator[Request, Any, Any]:
     return scalar(text, FLOAT, name)
 
 
+#: Of a line: words, and strings between quotes.
+_WORD = re.compile(r'"(?:[^"\\]|\\.)*"(?!\S)|\S+')
+
+
+def _unquoted(word: str) -> str:
+    return re.sub(r"\\(.)", r"\1", word[1:-1]) if len(word) > 1 and word[0] == word[-1] == '"' else word
+
+
 def _rows(lines: list[str], struct: Struct, name: str) -> list[dict[str, Any]]:
     """The first line names the columns."""
     if not lines:
@@ -90,7 +98,7 @@ def _rows(lines: list[str], struct: Struct, name: str) -> list[dict[str, Any]]:
         raise Failure(f"{name}:1: the field {missing[0]!r} of {struct} is missing")
     rows = []
     for number, line in enumerate(lines[1:], 2):
-        if values := line.split():
+        if values := [_unquoted(word) for word in _WORD.findall(line)]:
             rows.append(row_of(struct, columns, values, f"{name}:{number}"))
     return rows
 
@@ -174,15 +182,15 @@ def write_data(x: Any, o: FileValue) -> Generator[Request, Any, FileValue]:
 def written(value: Any) -> str:
     """What ``readData`` reads."""
     if not isinstance(value, dict | list):
-        return text_k(value) + "\n"
+        return text_k(value)
     items = list(value.values()) if isinstance(value, dict) else value
     if items and all(isinstance(item, dict) for item in items):
         columns = list(items[0])
         if any(list(item) != columns for item in items) or not all(isinstance(column, str) for column in columns):
             raise Failure("writeData: an array of arrays cannot be written")
-        return _line(columns) + "".join(_line(item.values()) for item in items)
+        return _line(columns) + "".join(_line(map(_field, item.values())) for item in items)
     if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
-        return _line(value) + _line(items)
+        return _line(value) + _line(map(_field, items))
     return "".join(f"{_single(item)}\n" for item in items)
 
 
@@ -193,7 +201,12 @@ def _single(value: Any) -> str:
 
 
 def _line(values: Any) -> str:
-    return " ".join(map(_single, values)) + "\n"
+    return "\t".join(values) + "\n"
+
+
+def _field(value: Any) -> str:
+    text = _single(value)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' if isinstance(value, str) else text
 
 
 @K.asking("(any o) readCSV(any f)")

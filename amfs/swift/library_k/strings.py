@@ -13,7 +13,8 @@ from amfs.swift.patterns import compiled, substituted
 
 @K.function("(string o) strcat(any... parts)")
 def strcat(*parts: Any) -> str:
-    return "".join(map(text_k, parts))
+    """A float without a fraction is written as an int: ``strcat(20.0)`` is "20"."""
+    return "".join(str(int(part)) if isinstance(part, float) and part.is_integer() else text_k(part) for part in parts)
 
 
 @K.function(

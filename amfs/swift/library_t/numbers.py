@@ -135,7 +135,7 @@ def smaller(a: Any, b: Any) -> Any:
 def modulo(a: int, b: int) -> int:
     if b == 0:
         raise Failure(f"mod({a}, 0): division by zero")
-    return a % b
+    return int(math.copysign(1, a)) * (abs(a) % abs(b))
 
 
 @T.function(

@@ -163,13 +163,15 @@ def isfloat(s: str) -> bool:
     "(int o) toint(string s)", "(int o) string2int(string s)", "(int o) string_to_int(string s)", "(int o) parse_int(string s)",
 )
 def to_int(s: str) -> int:
-    return parse_int(s)
+    return to_int_with_base(s, 10)
 
 
 @T.function("(int o) parseInt(string s, int base=10)", "(int o) string2int(string s, int base)")
 def to_int_with_base(s: str, base: int) -> int:
     if not 2 <= base <= 36:
         raise Failure(f"parseInt: a base is from 2 to 36, and not {base}")
+    if base == 10 and s.strip().lstrip("+-")[:2].lower() in ("0x", "0o"):
+        raise Failure(f"could not convert string {s!r} to int: a number of base 16 needs parseInt(…, 16)")
     return parse_int(s, base)
 
 
@@ -204,10 +206,12 @@ def to_float(s: str) -> float:
     "(string o) tostring(int|float|string|boolean x)",
     "(string o) toString(int|float|string|boolean x)",
     "(string o) boolean2string(boolean b)",
+    "(string o) bool2string(boolean b)",
     "(string o) fromboolean(boolean b)",
 )
 def to_string(x: Any) -> str:
-    return text_t(x)
+    """Of a boolean the word, unlike ``+`` and ``trace``."""
+    return ("true" if x else "false") if isinstance(x, bool) else text_t(x)
 
 
 @T.function("(string o) bool2string(boolean b)")

@@ -10,7 +10,7 @@ from amfs.swift.mappers.lists import listed
 from amfs.swift.mappers.parameters import Parameters, file_names, files_in
 from amfs.swift.mapping import Mapped, Path
 from amfs.swift.patterns import parse_path
-from amfs.swift.requests import Execute, Executed, Request
+from amfs.swift.requests import Execute, Executed, Present, Request
 from amfs.swift.types import Type
 
 
@@ -24,7 +24,10 @@ def external(given: Mapping[str, Any], type: Type, name: str, is_input: bool) ->
             shown = " ".join(one for _, one in file_names(value)) if isinstance(value, dict | list) else text_k(value)
             words += [f"-{key}", shown]
             inputs += files_in(value)
-    done: Executed = yield Execute(tuple(words), inputs=tuple(inputs))
+    if "/" not in program and (yield Present((program,))):
+        words[0] = f"./{program}"
+    # A shell starts it: it also runs scripts without a first line that names their interpreter.
+    done: Executed = yield Execute(("sh", "-c", '"$0" "$@"', *words), inputs=tuple(inputs))
     if done.status:
         said = done.stderr.decode(errors="replace").strip()
         parameters.fail(f"{program} ended with exit status {done.status}{': ' + said[-200:] if said else ''}")

@@ -10,7 +10,7 @@ trace(two.n, two.x);
 file h <"b.txt"> = writeData(true);
 boolean c = readData(h);
 trace(c);
-//= p.txt n v x b\na 1 1.5 true\n
+//= p.txt n	v	x	b\n"a"	1	1.5	true\n
 //> SwiftScript trace: a, 1, 1.5, true
 //> SwiftScript trace: z, 0.0
 //> SwiftScript trace: true

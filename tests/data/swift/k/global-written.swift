@@ -1,0 +1,5 @@
+global int x;
+f() { x = 1; }
+f();
+trace(x);
+//! functions can only read

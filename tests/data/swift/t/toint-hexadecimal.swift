@@ -1,0 +1,2 @@
+trace(toint("0x10"));
+//! could not convert
