@@ -60,6 +60,8 @@ class Launcher:
 
         (serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss_kib, ((size, mtime_ns) per output), stdout, stderr, detail)
 
+        (of an output with holes: size, mtime_ns, bytes of the holes)
+
         and of a blind task one more, as csrc/launcher/attempts.h has it: (number of the attempt, ((kind, directory, name, inode) per file
         that it made, ...), ((directory, name) per name that it looked for in vain, ...)).
 

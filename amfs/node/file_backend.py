@@ -37,6 +37,7 @@ from amfs.engine.events import (
 from amfs.engine.fs_requests import CheckedStore
 from amfs.engine.paths import key_of, stored_as
 from amfs.engine.peer_requests import Usage
+from amfs.host.extents import PIECE, Handle, extents, next_data, pieces
 from amfs.host.trees import make_directories
 from amfs.node import bulk
 
@@ -48,7 +49,6 @@ THREADS = 4
 ROOM_MS = 2000  # a write that finds no room waits so long for others' copies to go
 SPILL_ROOM_MS = 30000  # likewise where files are spilled: a disk is slow
 DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED, DAMAGED = range(6)  # kinds of Io.take()
-_COPY_BYTES = 1 << 20
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
 #: and is found out (the input's size and time are compared after the task).
 _MAY_LINK = os.geteuid() == 0
@@ -146,6 +146,7 @@ class FileBackend:
                 w.LiveFacts.by(self.live), w.DropStripes.by(lambda o: self.io.stripes_delete(o.ino)), w.Truncate.by(self.truncate),
                 w.ListStripes.by(lambda o: self.stripes()), w.ListCopied.by(lambda o: self.copied()),
                 w.DropCopied.by(self.drop_copied), w.OpenHandle.by(self.open_handle), w.Read.by(self.read), w.Write.by(self.write),
+                w.Seek.by(lambda o: next_data(self.handles[o.handle], o.offset)),
                 w.TruncateHandle.by(lambda o: self.handles[o.handle].truncate(o.size)),
                 w.Flush.by(lambda o: self.handles[o.handle].flush()), w.CloseHandle.by(lambda o: self.close(o.handle)),
                 w.DropScratch.by(lambda o: os.unlink(self._scratch(o.scratch))), w.Adopt.by(self.adopt), w.Pour.by(self.pour),
@@ -458,22 +459,26 @@ class FileBackend:
 
     def _fill(self, number: int, path: str) -> None:
         """Write what is in a file here through handle ``number``, in place of what it contained."""
-        self.handles[number].truncate(0)
+        handle = self.handles[number]
+        handle.truncate(0)
         with open(path, "rb", buffering=0) as file:
-            offset = 0
-            while data := file.read(_COPY_BYTES):
-                self.handles[number].write(data, offset)
-                offset += len(data)
+            size = os.fstat(file.fileno()).st_size
+            for at, end in extents(file.fileno(), size):
+                while at < end and (data := os.pread(file.fileno(), min(PIECE, end - at), at)):
+                    handle.write(data, at)
+                    at += len(data)
+        if handle.stat()[0] != size:
+            handle.truncate(size)
 
     # ── whole files ────────────────────────────────────────────────────────────────────────────────
 
-    def _reading(self, ino: int, opened: Opened, do: Callable[[bulk.Read | None], T]) -> T:
-        """``do`` with what reads the file; None: it lies here as a whole."""
+    def _reading(self, ino: int, opened: Opened, do: Callable[[Handle | None], T]) -> T:
+        """``do`` with the file, open; None: it lies here as a whole."""
         if opened.kind == LOCAL:
             return do(None)
         handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.known)
         try:
-            return do(handle.read)
+            return do(handle)
         finally:
             handle.close()
 
@@ -483,7 +488,7 @@ class FileBackend:
             raise OSError(errno.EBADMSG, "its content is damaged")
 
     def digest(self, order: w.Digest) -> tuple[bytes, int]:
-        found = self._reading(order.ino, order.opened, lambda read: bulk.digest_of(self.path(order.ino), read))
+        found = self._reading(order.ino, order.opened, lambda handle: bulk.digest_of(self.path(order.ino), handle))
         self._check(order.ino, order.opened)
         return found
 
@@ -493,7 +498,7 @@ class FileBackend:
     def copy_out(self, order: w.ExportFile) -> tuple[int, bytes]:
         check = lambda: self._check(order.ino, order.opened)  # noqa: E731
         return self._reading(
-            order.ino, order.opened, lambda read: bulk.copy_out(self.path(order.ino), read, order.target, order.mode, check)
+            order.ino, order.opened, lambda handle: bulk.copy_out(self.path(order.ino), handle, order.target, order.mode, check)
         )
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
@@ -511,8 +516,10 @@ class FileBackend:
         temporary = f"{target}.amfs-part"
         try:
             with open(temporary, "wb", buffering=0) as file:
-                while data := handle.read(_COPY_BYTES, file.tell()):
-                    file.write(data)
+                for at, data in pieces(handle):
+                    bulk.write_at(file.fileno(), at, data)
+                    size = at
+                file.truncate(size)
         finally:
             handle.close()
         os.chmod(temporary, 0o400 | (order.mode & 0o111))

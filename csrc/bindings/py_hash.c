@@ -137,7 +137,7 @@ static PyObject *native_check_file(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "i:check_file", &fd)) return NULL;
     if (fstat(fd, &found) != 0) return PyErr_SetFromErrno(PyExc_OSError);
-    WITHOUT_GIL(verdict = (int)digests_check(digests_key_of(&found), fd));
+    WITHOUT_GIL(verdict = (int)digests_check(digests_key_of(&found), fd, NULL));
     return PyLong_FromLong(verdict);
 }
 
