@@ -18,6 +18,9 @@ def xxh3(data: Buffer, /) -> bytes:
 def check_file(fd: int, /) -> int:
     """Of a file in a store or a spill directory: 0: no digest of it is known, 1: it has it, 2: it is damaged (csrc/data/digests.h)."""
 
+def watched(longer_than_ms: int, /) -> list[tuple[str, int, int]]:
+    """(what, number, milliseconds) that threads of C are at for longer."""
+
 def digest_later(path: str, /) -> None:
     """Take the digest of a finished file in the background, if this process has anybody who wants it."""
 
@@ -469,6 +472,8 @@ class Fuse:
         """(readers, writers) of this node's mounts to which the kernel gave the file itself; the others Io.open_count knows."""
     def active(self) -> dict[str, Any]:
         """What the kernel granted (passthrough, no_open, max_write, …), and how many requests there were, and how many came to Python."""
+    def overdue(self, longer_than_ms: int, /) -> list[tuple[str, int, int]]:
+        """(request, inode, milliseconds) of what the loop has not answered for longer."""
     def stop(self) -> None:
         """End the threads and the connection; what is open is closed, and ``requests`` tells of it once more. Repeatable."""
 

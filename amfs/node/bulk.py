@@ -10,11 +10,11 @@ import errno
 import os
 from collections.abc import Callable
 
-from amfs._native import check_file, digest, digest_later
+from amfs._native import IoHandle, check_file, digest, digest_later
 from amfs.engine.fs_requests import CheckedStore
 from amfs.engine.fs_works import PART_DAMAGED
 from amfs.host.digests import Digest, of_file
-from amfs.host.extents import Handle, pieces
+from amfs.host.extents import PIECE, Handle, extents, pieces
 from amfs.host.replacing import put_in_place
 from amfs.host.trees import files_below
 
@@ -85,20 +85,35 @@ def _pour(path: str, handle: Handle | None, made: int) -> tuple[bytes, int]:
             return digest(source, made)
         finally:
             os.close(source)
+    return pour(handle, made)
+
+
+def pour(handle: Handle, made: int) -> tuple[bytes, int]:
+    """What is open into an empty local file; (digest, size)."""
     found = Digest()
     for at, data in pieces(handle):
         found.add_zeros(at - found.size)
         found.add(data)
-        write_at(made, at, data)
+        view = memoryview(data)
+        while view:
+            done = os.pwrite(made, view, at)
+            view, at = view[done:], at + done
     os.ftruncate(made, found.size)
     return found.value(), found.size
 
 
-def write_at(descriptor: int, at: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        done = os.pwrite(descriptor, view, at)
-        view, at = view[done:], at + done
+def fill(handle: IoHandle, path: str) -> None:
+    """What is in a local file into what is open, in place of what it contained."""
+    handle.truncate(0)
+    with open(path, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        for start, end in extents(file.fileno(), size):
+            at = start
+            while at < end and (data := os.pread(file.fileno(), min(PIECE, end - at), at)):
+                handle.write(data, at)
+                at += len(data)
+    if handle.stat()[0] != size:
+        handle.truncate(size)
 
 
 def check_store(root: str, after: str) -> tuple[CheckedStore, list[str]]:

@@ -12,6 +12,7 @@ import errno
 import itertools
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,9 +38,10 @@ from amfs.engine.events import (
 from amfs.engine.fs_requests import CheckedStore
 from amfs.engine.paths import key_of, stored_as
 from amfs.engine.peer_requests import Usage
-from amfs.host.extents import PIECE, Handle, extents, next_data, pieces
+from amfs.host.extents import Handle, next_data
 from amfs.host.trees import make_directories
 from amfs.node import bulk
+from amfs.node.watchdog import since
 
 log = logging.getLogger("amfs.fs")
 
@@ -116,6 +118,7 @@ class FileBackend:
         self._caches = ThreadPoolExecutor(THREADS, "amfs-caches")  # what waits for kernels is not to wait for anything else
         self._bulk = ThreadPoolExecutor(THREADS, "amfs-bulk")  # whole files, which may take minutes
         self._done: deque[FsWorked | FileDamaged] = deque()
+        self._working: dict[int, tuple[float, Any]] = {}  # when it began
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -185,9 +188,16 @@ class FileBackend:
 
     def _in(self, threads: ThreadPoolExecutor) -> Callable[[int, Any], None]:
         def act(serial: int, order: Any) -> None:
+            if serial:
+                self._working[serial] = (time.monotonic(), order)
             threads.submit(self._run, serial, order)
 
         return act
+
+    def overdue(self, longer_s: float) -> list[tuple[str, float]]:
+        """Works of its threads that take longer. For any thread."""
+        slow = ((serial, order, since(began)) for serial, (began, order) in tuple(self._working.items()))
+        return [(f"work {serial} ({str(order)[:160]})", seconds) for serial, order, seconds in slow if seconds > longer_s]
 
     def _ended_by_io(self, begin: Callable[[int, Any], None]) -> Callable[[int, Any], None]:
         """What ``begin`` begins says itself when it has ended."""
@@ -218,6 +228,7 @@ class FileBackend:
         if serial and at_once:
             self.heard(FsWorked(serial, error, value))
         elif serial:
+            self._working.pop(serial, None)
             self._done.append(FsWorked(serial, error, value))
             os.eventfd_write(self._wake, 1)
 
@@ -459,16 +470,7 @@ class FileBackend:
 
     def _fill(self, number: int, path: str) -> None:
         """Write what is in a file here through handle ``number``, in place of what it contained."""
-        handle = self.handles[number]
-        handle.truncate(0)
-        with open(path, "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            for at, end in extents(file.fileno(), size):
-                while at < end and (data := os.pread(file.fileno(), min(PIECE, end - at), at)):
-                    handle.write(data, at)
-                    at += len(data)
-        if handle.stat()[0] != size:
-            handle.truncate(size)
+        bulk.fill(self.handles[number], path)
 
     # ── whole files ────────────────────────────────────────────────────────────────────────────────
 
@@ -516,10 +518,7 @@ class FileBackend:
         temporary = f"{target}.amfs-part"
         try:
             with open(temporary, "wb", buffering=0) as file:
-                for at, data in pieces(handle):
-                    bulk.write_at(file.fileno(), at, data)
-                    size = at
-                file.truncate(size)
+                bulk.pour(handle, file.fileno())
         finally:
             handle.close()
         os.chmod(temporary, 0o400 | (order.mode & 0o111))

@@ -12,6 +12,7 @@ import logging
 import os
 import resource
 import signal
+from functools import partial
 from urllib.parse import urlsplit
 
 from amfs._native import Meta
@@ -27,6 +28,7 @@ from amfs.node.mounts import Mounts
 from amfs.node.node_io import NodeIO
 from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
+from amfs.node.watchdog import Watchdog, loop_overdue, threads_overdue
 from amfs.provision.daemon import enter, report_ready
 
 log = logging.getLogger("amfs.node")
@@ -39,6 +41,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
     transport = Transport(config.node, config.keys, config.listen, host=host)
     node_io: NodeIO | None = None
     store: Store | None = None
+    watchdog: Watchdog | None = None
     left_out = False
     try:
         if config.manager != config.node:
@@ -94,6 +97,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
         loop.start()
+        watchdog = Watchdog((threads_overdue, mounts.overdue, files.overdue, partial(loop_overdue, loop)))
         report_ready(ready_fd, config.node, transport.endpoints)
         log.info("serving %d slots, store %s, data port %d", slots, store.path, files.io.port)
         while not loop.stopping:
@@ -106,6 +110,8 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         transport.drain(1.0)
         return 0
     finally:
+        if watchdog is not None:
+            watchdog.stop()
         if node_io is not None:
             if node_io.mounts is not None:
                 node_io.mounts.keep_dead = left_out

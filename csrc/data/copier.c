@@ -15,6 +15,7 @@
 
 #include "common/extents.h"
 #include "common/thread.h"
+#include "common/watch.h"
 #include "digests.h"
 #include "newfile.h"
 
@@ -278,7 +279,9 @@ static void *work(void *argument) {
         pthread_mutex_unlock(&copier->lock);
         char error[ERROR_BYTES];
         error[0] = '\0';
+        struct watch_entry watched = amfs_watch_begin("copy number", job->done->serial);
         uint64_t bytes = run_copy(&worker, job, error);
+        amfs_watch_end(watched);
         pthread_mutex_lock(&copier->lock);
         complete(copier, job, bytes, error);
     }

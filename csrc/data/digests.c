@@ -14,6 +14,7 @@
 #include "common/bytes.h"
 #include "common/extents.h"
 #include "common/thread.h"
+#include "common/watch.h"
 
 enum {
     BUCKETS = 1 << 16,
@@ -316,8 +317,10 @@ static void *work(void *unused) {
             queued--;
             working_for = job->context;
             pthread_mutex_unlock(&queue_lock);
+            struct watch_entry watched = amfs_watch_begin("a digest of file", job->number);
             if (job->act != NULL) job->act(job->context, job->number, job->index);
             else learn_file(job->path);
+            amfs_watch_end(watched);
             free(job);
             pthread_mutex_lock(&queue_lock);
             working_for = NULL;

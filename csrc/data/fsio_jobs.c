@@ -1,4 +1,5 @@
 /* Work in the background: copies from other nodes, changes of layout, deletion everywhere. Each job ends in one event. */
+#include "common/watch.h"
 #include "fsio_internal.h"
 #include "newfile.h"
 
@@ -38,6 +39,22 @@ struct fsio_job {
     unsigned mode;
     size_t count;
     int32_t nodes[];
+};
+
+static const char *const names[] = {
+    [JOB_FETCH] = "a copy here of file",
+    [JOB_FETCH_PART] = "a stripe moving here of file",
+    [JOB_FETCH_COPY] = "a copy here of a stripe of file",
+    [JOB_MEND] = "the mending of a stripe of file",
+    [JOB_PUSH] = "a copy elsewhere of a stripe of file",
+    [JOB_RESTRIPE] = "the laying in stripes of file",
+    [JOB_GATHER] = "the gathering of file",
+    [JOB_DELETE] = "the deletion everywhere of file",
+    [JOB_DROP_STRIPES] = "the deletion of the stripes of file",
+    [JOB_DROP_FILE] = "the closing of file",
+    [JOB_CALL] = "work in the background",
+    [JOB_REMOVE] = "the removal of the bytes of file",
+    [JOB_FETCH_STORED] = "a fetch of a file of a run",
 };
 
 enum { FETCHERS = 2 };
@@ -178,10 +195,12 @@ static void *work(void *argument) {
         if (workers->jobs == NULL) workers->tail = &workers->jobs;
         pthread_mutex_unlock(&workers->lock);
         bool stopped = atomic_load(&io->stopping);
+        struct watch_entry watched = amfs_watch_begin(names[job->kind], job->ino);
         if (job->kind == JOB_DROP_FILE) fsio_file_drop(job->file);
         if (job->kind == JOB_CALL && !stopped) job->act(job->context);
         if (job->kind == JOB_REMOVE) fsio_removed_later(io, job->ino, (unsigned)job->index);
         finish(io, job, stopped || is_silent(job) ? ECANCELED : run(io, job));
+        amfs_watch_end(watched);
         pthread_mutex_lock(&workers->lock);
     }
     pthread_mutex_unlock(&workers->lock);

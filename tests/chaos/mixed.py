@@ -77,7 +77,8 @@ class Session:
 
     def short(self) -> str:
         """What status says of files with fewer copies than asked for."""
-        return "".join(line for line in self.amfs("status", self.name).splitlines() if "fewer copies" in line)
+        lines = [line for line in self.amfs("status", self.name).splitlines() if "fewer copies" in line]
+        return f"{' '.join(lines).strip()}:\n{self.amfs('ls', '-l', 'amfs:/files')}" if lines else ""
 
     def end(self) -> None:
         for place in self.mounts.values():
@@ -170,6 +171,8 @@ def run_cell(cell: Cell, seed: int, seconds: float, clients: int, home: Path) ->
     finally:
         for program in programs:
             program.process.kill()
+        for log in session.run_dir.glob("*/node-*.log"):  # which go with the session
+            shutil.copy(log, home / log.name)
         session.end()
 
 
@@ -219,7 +222,7 @@ def one(cell: Cell, seed: int, seconds: float, clients: int, keep: Path) -> tupl
         findings, line = [f"{type(error).__name__}: {error}"], "broke off"
     if findings:
         keep.mkdir(parents=True, exist_ok=True)
-        for log in (*home.glob("run/*/node-*.log"), *home.glob("client-*.*")):
+        for log in (*home.glob("node-*.log"), *home.glob("client-*.*")):
             shutil.copy(log, keep / f"{'-'.join(map(str, cell))}-{log.name}")
     shutil.rmtree(home, ignore_errors=True)
     return findings, line
