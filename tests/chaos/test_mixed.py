@@ -1,4 +1,4 @@
-"""Sparse files, cut, mapped and renamed by several clients on several mounts: a short cell each time, all cells when asked for (``-m soak``)."""
+"""Sparse files, cut, mapped and renamed by several clients on several mounts: a short cell each time, all when asked for (``-m soak``)."""
 
 from __future__ import annotations
 
