@@ -131,6 +131,7 @@ static int pass_on(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, c
         if (error != ENODATA) continue;
         error = send_whole(io, node, ino, index); /* it had nothing of the stripe yet */
         if (error == 0) error = send_change(io, node, copies.in_step[i], ino, index, at, from, count);
+        if (error == ENODATA) error = ESTALE; /* it has gone again: with another table, or cut. Nothing that a program could make of it */
     }
     return error;
 }
