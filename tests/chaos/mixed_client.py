@@ -198,6 +198,14 @@ def extents(file: int, size: int) -> list[tuple[int, int]]:
     return found
 
 
+def all_of(file: int, count: int, at: int) -> bytes:
+    """A read may be cut short, by the death of a node say, before it fails."""
+    data = b""
+    while len(data) < count and (more := os.pread(file, count - len(data), at + len(data))):
+        data += more
+    return data
+
+
 def differs(there: str, shadow: str) -> str:
     """How the file on the mount differs from what it must be: in its size, where that has data, and where this says that it has some."""
     with open(there, "rb", buffering=0) as file, open(shadow, "rb", buffering=0) as right:
@@ -207,7 +215,7 @@ def differs(there: str, shadow: str) -> str:
         for start, end in extents(right.fileno(), size) + extents(file.fileno(), size):
             for at in range(start, end, BIG):
                 count = min(BIG, end - at)
-                data, good = os.pread(file.fileno(), count, at), os.pread(right.fileno(), count, at)
+                data, good = all_of(file.fileno(), count, at), all_of(right.fileno(), count, at)
                 if data != good:
                     first = next((n for n, (one, other) in enumerate(zip(data, good, strict=False)) if one != other), len(data))
                     return f"at byte {at + first} of {size} it is not what was written ({len(data)} of {len(good)} bytes read)"
