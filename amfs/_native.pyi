@@ -18,6 +18,9 @@ def xxh3(data: Buffer, /) -> bytes:
 def check_file(fd: int, /) -> int:
     """Of a file in a store or a spill directory: 0: no digest of it is known, 1: it has it, 2: it is damaged (csrc/data/digests.h)."""
 
+def watched(longer_than_ms: int, /) -> list[tuple[str, int, int]]:
+    """(what, number, milliseconds) that threads of C are at for longer."""
+
 def digest_later(path: str, /) -> None:
     """Take the digest of a finished file in the background, if this process has anybody who wants it."""
 
@@ -65,6 +68,8 @@ class Launcher:
         """What ended since the last call, oldest first:
 
         (serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss_kib, ((size, mtime_ns) per output), stdout, stderr, detail, facts)
+
+        (of an output with holes: size, mtime_ns, bytes of the holes)
 
         where ``facts`` is None, or (places of the inputs in the record that were changed, path of the file with more of stdout than fits,
         bytes of stdout in all, path of the kept sandbox, processes that the task left running and that were ended).
@@ -487,6 +492,8 @@ class Fuse:
         """(readers, writers) of this node's mounts to which the kernel gave the file itself; the others Io.open_count knows."""
     def active(self) -> dict[str, Any]:
         """What the kernel granted (passthrough, no_open, max_write, …), and how many requests there were, and how many came to Python."""
+    def overdue(self, longer_than_ms: int, /) -> list[tuple[str, int, int]]:
+        """(request, inode, milliseconds) of what the loop has not answered for longer."""
     def stop(self) -> None:
         """End the threads and the connection; what is open is closed, and ``requests`` tells of it once more. Repeatable."""
 

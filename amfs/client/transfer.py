@@ -19,6 +19,7 @@ from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, f
 from amfs.client.verifying import WORDS, digests, drop_damaged, fault_of
 from amfs.engine import fs_requests as q
 from amfs.engine.attr import META_SET_MTIME, Attr
+from amfs.host.extents import all_zero, extents
 
 Progress = Callable[[int], None]  # told the bytes of each piece that is done
 
@@ -65,19 +66,11 @@ def copy_descriptor(source: int, target: int, progress: Progress = _nothing) -> 
 
     ``target`` is empty and at its start. Raises OSError.
     """
-    size = os.fstat(source).st_size
-    at = 0
-    while at < size:
-        try:
-            start = os.lseek(source, at, os.SEEK_DATA)
-            end = os.lseek(source, start, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # a hole up to the end
-                at = size
-                break
-            start, end = at, size
-        at = _copy_range(source, target, start, end, progress)
-        if at < end:
+    at = size = os.fstat(source).st_size
+    for start, end in extents(source, size):
+        stopped = _copy_range(source, target, start, end, progress)
+        if stopped < end:
+            at = stopped
             break
     os.lseek(source, at, os.SEEK_SET)
     os.lseek(target, at, os.SEEK_SET)
@@ -249,15 +242,26 @@ def _write(connection: NodeConnection, source: Source, layout: Layout, exclusive
         generation = connection.generation
         out: deque[Pending] = deque()
         at = 0
+        size = os.fstat(file.fileno()).st_size
         try:
-            while data := file.read(CHUNK):
-                out.append(connection.submit(Call(q.Write(handle, at, data), about), generation))
+            for start, end in extents(file.fileno(), size):
+                at = start
+                while at < end and (data := os.pread(file.fileno(), min(CHUNK, end - at), at)):
+                    out.append(connection.submit(Call(q.Write(handle, at, data), about), generation))
+                    at += len(data)
+                    progress(len(data))
+                    if len(out) >= IN_FLIGHT:
+                        connection.wait(out.popleft())
+            size = min(size, os.fstat(file.fileno()).st_size)
+            while data := os.pread(file.fileno(), CHUNK, max(at, size)):  # what grew meanwhile, and files of /proc, which have no size
+                at = max(at, size)
+                connection.wait(connection.submit(Call(q.Write(handle, at, data), about), generation))
                 at += len(data)
                 progress(len(data))
-                if len(out) >= IN_FLIGHT:
-                    connection.wait(out.popleft())
             while out:
                 connection.wait(out.popleft())
+            if at < size:  # it ends in a hole
+                connection.wait(connection.submit(Call(q.Truncate(handle, size), about), generation))
             attr = Attr(*connection.wait(connection.submit(Call(q.Stat(handle), about), generation)))
             connection.wait(connection.submit(Call(q.Close(handle), about), generation))
             with contextlib.suppress(OSError):  # somebody has removed or replaced it by now
@@ -414,7 +418,7 @@ def _read(connection: NodeConnection, path: bytes, local: str, exclusive: bool, 
     handle, fields = connection.call(q.OpenPath(path, os.O_RDONLY, 0, -1, 0, -1), about=about)
     generation = connection.generation
     out: deque[Pending] = deque()
-    asked = 0
+    asked = at = 0
     try:
         with _Local(local, exclusive, Attr(*fields)) as target:
             while True:
@@ -422,9 +426,21 @@ def _read(connection: NodeConnection, path: bytes, local: str, exclusive: bool, 
                     out.append(connection.submit(Call(q.Read(handle, asked, CHUNK), about), generation))
                     asked += CHUNK
                 data = connection.wait(out.popleft())
+                if len(data) == CHUNK and all_zero(data):
+                    at += CHUNK
+                    found = connection.wait(connection.submit(Call(q.Seek(handle, at), about), generation))
+                    if found > at:  # a hole
+                        connection.settle(out)
+                        out.clear()
+                        at = asked = found
+                    continue
+                if data:
+                    os.lseek(target, at, os.SEEK_SET)
                 _write_all(target, data)
+                at += len(data)
                 progress(len(data))
                 if len(data) < CHUNK:
+                    os.ftruncate(target, at)
                     return Attr(*fields)
     finally:
         if connection.generation == generation and connection.gateway >= 0 and not connection.closed:

@@ -353,7 +353,7 @@ class GetRank(Request[int], frozen=True):
 
 
 class Locate(Request[list[tuple[int, int, list[int]]]], frozen=True):
-    """Where the bytes are: (offset, length, nodes)."""
+    """Where the bytes are: (offset, length, nodes). Of many stripes only the first."""
 
     path: bytes
 
@@ -384,6 +384,13 @@ class Read(Request[bytes], frozen=True):
     handle: int
     offset: int
     count: int
+
+
+class Seek(Request[int], frozen=True):
+    """Where data begins, from ``offset`` on; the size if there is none."""
+
+    handle: int
+    offset: int
 
 
 class Write(Request[int], frozen=True):

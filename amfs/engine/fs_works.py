@@ -220,6 +220,13 @@ class Read(WorkOrder[bytes], frozen=True):
     count: int
 
 
+class Seek(WorkOrder[int], frozen=True):
+    """Where data begins, from ``offset`` on; the size if there is none."""
+
+    handle: int
+    offset: int
+
+
 class Write(WorkOrder[int], frozen=True):
     handle: int
     offset: int

@@ -25,17 +25,23 @@ FEW = 256  # at once if there are so few files in memory
 class Content:
     """The content of one file on this node."""
 
-    __slots__ = ("copy", "job", "name", "place", "room", "size", "spare", "users")
+    __slots__ = ("copy", "holes", "job", "name", "place", "room", "size", "spare", "users")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.size = 0
+        self.holes = 0  # so many of its bytes take no room
         self.place = Place.NOWHERE
         self.copy = 0  # its name in the spill directory, which is the number of the job that made it; 0: none
         self.job = 0  # RETURNING: the number of the job that brings it back
         self.room = 0  # bytes promised while it is on its way here
         self.spare = False  # it came from another node, which has it still
         self.users = 0  # unfinished tasks of this node that read it
+
+    @property
+    def taken(self) -> int:
+        """Bytes that it takes."""
+        return self.size - self.holes
 
 
 class Memory:
@@ -71,20 +77,20 @@ class Memory:
         old = file.place
         if old == Place.NOWHERE and event == PlaceEvent.STORED:  # the two moves that most files make, without detours
             file.place = Place.HELD
-            self.used += file.size
+            self.used += file.size - file.holes
             self.files[file.name] = file
             self._barren = False
             return
         if old == Place.HELD and event == PlaceEvent.REMOVED:
             file.place = Place.NOWHERE
-            self.used -= file.size
-            self.free += file.size  # until it is read again
+            self.used -= file.size - file.holes
+            self.free += file.taken  # until it is read again
             del self.files[file.name]
             return
         new = PLACE_NEXT[old][event]
         if new is None:
             raise illegal("content", file.name, old, event)
-        size = file.size
+        size = file.taken
         file.place = new
         here, there = old in IN_MEMORY, new in IN_MEMORY
         if here != there:
@@ -188,9 +194,9 @@ class Memory:
         return None
 
     def _may_go(self, file: Content) -> bool:
-        if not file.size or file.place not in (Place.HELD, Place.BOTH):
+        if not file.taken or file.place not in (Place.HELD, Place.BOTH):
             return False
-        return file.place == Place.BOTH or (file.spare and not file.users) or self.may_spill(file.size)
+        return file.place == Place.BOTH or (file.spare and not file.users) or self.may_spill(file.taken)
 
     def why_full(self) -> str:
         """What is the matter when there is no room, and what helps; for a person."""
@@ -213,11 +219,11 @@ class Memory:
 
     def check(self, files: Collection[Any]) -> None:
         """Raise AssertionError if the account is not that of ``files``."""
-        assert self.used == sum(file.size for file in files if file.place in IN_MEMORY), "bytes in memory"
+        assert self.used == sum(file.taken for file in files if file.place in IN_MEMORY), "bytes in memory"
         assert self.coming == sum(file.room for file in files), "bytes on their way"
-        assert self.on_disk == sum(file.size for file in files if file.place in ON_DISK), "bytes on the disk"
-        assert self.leaving == sum(file.size for file in files if file.place == Place.SPILLING), "bytes that leave"
-        assert self.away == sum(file.size for file in files if file.place in (Place.SPILLED, Place.RETURNING)), "bytes away"
+        assert self.on_disk == sum(file.taken for file in files if file.place in ON_DISK), "bytes on the disk"
+        assert self.leaving == sum(file.taken for file in files if file.place == Place.SPILLING), "bytes that leave"
+        assert self.away == sum(file.taken for file in files if file.place in (Place.SPILLED, Place.RETURNING)), "bytes away"
         assert self.files.keys() == {file.name for file in files if file.place in IN_MEMORY}, "files in memory"
         for file in files:
             assert bool(file.copy) == (file.place in ON_DISK), f"{file.name} is {file.place.name}, with copy {file.copy}"

@@ -143,16 +143,16 @@ class Spilling(Availability):
 
     def _frees(self, entry: TaskEntry) -> int:
         """Bytes in memory that nobody else on this node reads."""
-        return sum(file.size for file in self._inputs(entry) if file.users <= 1 and file.place in (Place.HELD, Place.BOTH))
+        return sum(file.taken for file in self._inputs(entry) if file.users <= 1 and file.place in (Place.HELD, Place.BOTH))
 
     def _grant(self, entry: TaskEntry) -> bool:
         """Take the room that the task needs, and begin to bring its inputs back. All at once or not at all: no task waits for another with
         some of its room taken. Inputs that are too large for memory together are read from the spill directory."""
         memory, inputs = self.memory, self._inputs(entry)
         back = [file for file in inputs if file.place == Place.SPILLED]
-        if sum(file.size for file in inputs) > memory.mark:
+        if sum(file.taken for file in inputs) > memory.mark:
             back = []
-        need = sum(file.size for file in back) + (memory.made_mean if self._makes_files(entry) else 0.0)
+        need = sum(file.taken for file in back) + (memory.made_mean if self._makes_files(entry) else 0.0)
         if need and need > memory.room(self._reserved()):
             self.wanted = self.wanted or need
             return False
@@ -207,7 +207,7 @@ class Spilling(Availability):
             file: Any = memory.victim(self._rank, stay, self.now)
             if file is None:
                 break
-            over -= file.size
+            over -= file.taken
             run = self.runs[int(file.name[: file.name.index("/")])]
             if file.place == Place.BOTH:
                 self._evict(file)

@@ -284,8 +284,9 @@ class Worker(Spilling):
                 self.mean_s = 1e-5
             result = m.Result(
                 spec.tid, spec.attempt, outcome, code, node, slot, start_us, end_us, cpu_us, maxrss, entry.bytes_in,
-                sum([size for size, _ in made]) if made else 0, detail, stdout, stderr, tuple([size for size, _ in made]) if made else (),
-                entry.bytes_fetched, times=tuple([time for _, time in made]) if made else (),
+                sum([stamp[0] for stamp in made]) if made else 0, detail, stdout, stderr,
+                tuple([stamp[0] for stamp in made]) if made else (), entry.bytes_fetched,
+                times=tuple([stamp[1] for stamp in made]) if made else (),
             )  # fmt: skip
             changed: Sequence[int] = ()
             if facts is not None:
@@ -308,7 +309,7 @@ class Worker(Spilling):
                 continue
             if spec.outputs:
                 if self.memory.limit:
-                    self.memory.made(result.bytes_out)
+                    self.memory.made(result.bytes_out - sum([stamp[2] for stamp in made if len(stamp) > 2]))
                 self._outputs_made(entry, made)
             if entry.flushing:
                 entry.result = result
@@ -317,14 +318,14 @@ class Worker(Spilling):
                 self._move(entry, TaskEvent.SUCCEEDED)
                 self._end(entry, result)
 
-    def _outputs_made(self, entry: TaskEntry, made: tuple[tuple[int, int], ...]) -> None:
+    def _outputs_made(self, entry: TaskEntry, made: tuple[tuple[int, ...], ...]) -> None:
         """The launcher has published the outputs into the store: LOCAL here, VALID at the FLS, finals on their way out."""
         run, spec = entry.run, entry.spec
         options = spec.options
         in_place = options is not None and options.unstaged
         deep = options is not None and options.depth > 0
         cut = len(run.info.scope)
-        for name, retention, (size, mtime_ns) in zip(spec.outputs, spec.retentions, made, strict=True):
+        for name, retention, (size, mtime_ns, *holes) in zip(spec.outputs, spec.retentions, made, strict=True):
             file = run.files.get(name)
             if in_place or (name[cut] == "/" and not deep) or mtime_ns == IS_DIRECTORY:  # written straight to shared storage
                 if file is None:
@@ -343,6 +344,7 @@ class Worker(Spilling):
                 file = run.files[name] = File(name)
             if file.state != FileState.LOCAL:  # else it was made, or fetched, before: the store has kept that one
                 file.size = size
+                file.holes = holes[0] if holes else 0
                 file.mtime_ns = mtime_ns
             file.fetching = False
             file.dropped = False

@@ -8,6 +8,7 @@ from amfs._native import digest, xxh64
 
 BLOCK = 1 << 20
 SEED = 0x9E3779B97F4A7C15
+_ZEROS = bytes(BLOCK)
 
 
 def _two(data: bytes | bytearray | memoryview) -> bytes:
@@ -21,6 +22,7 @@ class Digest:
         self.size = 0
         self._rest = bytearray()
         self._hashes = bytearray()
+        self._zeros = 0  # blocks of them that came last
 
     def add(self, data: bytes | bytearray | memoryview) -> None:
         self.size += len(data)
@@ -28,14 +30,31 @@ class Digest:
         at = 0
         while len(self._rest) - at >= BLOCK:
             with memoryview(self._rest) as view:
-                self._hashes += _two(view[at : at + BLOCK])
+                if self._rest[at] == 0 and view[at : at + BLOCK] == _ZEROS:
+                    self._zeros += 1
+                else:
+                    self._hashes += self._run() + _two(view[at : at + BLOCK])
+                    self._zeros = 0
             at += BLOCK
         del self._rest[:at]
+
+    def add_zeros(self, count: int) -> None:
+        """As many bytes of zeros."""
+        if self._rest:
+            first = min(count, BLOCK - len(self._rest))
+            self.add(bytes(first))
+            count -= first
+        self._zeros += count // BLOCK
+        self.size += count - count % BLOCK
+        self.add(bytes(count % BLOCK))
+
+    def _run(self) -> bytes:
+        return bytes(8) + self._zeros.to_bytes(8, "little") if self._zeros else b""
 
     def value(self) -> bytes:
         """Of all that was added so far."""
         last = _two(self._rest) if self._rest else b""
-        return _two(bytes(self._hashes) + last + self.size.to_bytes(8, "little"))
+        return _two(bytes(self._hashes) + self._run() + last + self.size.to_bytes(8, "little"))
 
 
 def of_file(path: str | bytes) -> tuple[bytes, int]:

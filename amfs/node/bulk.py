@@ -10,16 +10,15 @@ import errno
 import os
 from collections.abc import Callable
 
-from amfs._native import check_file, digest, digest_later
+from amfs._native import IoHandle, check_file, digest, digest_later
 from amfs.engine.fs_requests import CheckedStore
 from amfs.engine.fs_works import PART_DAMAGED
 from amfs.host.digests import Digest, of_file
+from amfs.host.extents import PIECE, Handle, extents, pieces
 from amfs.host.replacing import put_in_place
 from amfs.host.trees import files_below
 
-_PIECE = 1 << 20
 CHECKED_FILES, CHECKED_BYTES = 10_000, 1 << 30  # of a store at a time
-Read = Callable[[int, int], bytes]  # count, offset
 
 
 def seen(path: bytes) -> tuple[int, int, int]:
@@ -28,12 +27,13 @@ def seen(path: bytes) -> tuple[int, int, int]:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
-def digest_of(path: str | bytes, read: Read | None) -> tuple[bytes, int]:
-    """(digest, size) of a local file, or of what ``read`` gives."""
-    if read is None:
+def digest_of(path: str | bytes, handle: Handle | None) -> tuple[bytes, int]:
+    """(digest, size) of a local file, or of what is open."""
+    if handle is None:
         return of_file(path)
     found = Digest()
-    while data := read(_PIECE, found.size):
+    for at, data in pieces(handle):
+        found.add_zeros(at - found.size)
         found.add(data)
     return found.value(), found.size
 
@@ -55,15 +55,15 @@ def copy_in(source: bytes, target: bytes) -> tuple[int, bytes]:
     return size, found
 
 
-def copy_out(path: str, read: Read | None, target: bytes, mode: int, mtime: int, check: Callable[[], None]) -> tuple[int, bytes]:
-    """A file of this node, or what ``read`` gives, to a local path; (size, digest). EILSEQ: what was written is not what was read.
+def copy_out(path: str, handle: Handle | None, target: bytes, mode: int, mtime: int, check: Callable[[], None]) -> tuple[int, bytes]:
+    """A file of this node, or what is open, to a local path; (size, digest). EILSEQ: what was written is not what was read.
     ``check``: raises OSError if what was read is not the file's content."""
     above, name = os.path.split(target)
     temporary = os.path.join(above, b".amfs-" + os.urandom(6).hex().encode() + b"-" + name[:100])
     made = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         try:
-            found, size = _pour(path, read, made)
+            found, size = _pour(path, handle, made)
             os.lseek(made, 0, os.SEEK_SET)
             if digest(made) != (found, size):
                 raise OSError(errno.EILSEQ, "it was not copied right")
@@ -80,20 +80,42 @@ def copy_out(path: str, read: Read | None, target: bytes, mode: int, mtime: int,
     return size, found
 
 
-def _pour(path: str, read: Read | None, made: int) -> tuple[bytes, int]:
-    if read is None:
+def _pour(path: str, handle: Handle | None, made: int) -> tuple[bytes, int]:
+    if handle is None:
         source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return digest(source, made)
         finally:
             os.close(source)
+    return pour(handle, made)
+
+
+def pour(handle: Handle, made: int) -> tuple[bytes, int]:
+    """What is open into an empty local file; (digest, size)."""
     found = Digest()
-    while data := read(_PIECE, found.size):
+    for at, data in pieces(handle):
+        found.add_zeros(at - found.size)
         found.add(data)
         view = memoryview(data)
         while view:
-            view = view[os.write(made, view) :]
+            done = os.pwrite(made, view, at)
+            view, at = view[done:], at + done
+    os.ftruncate(made, found.size)
     return found.value(), found.size
+
+
+def fill(handle: IoHandle, path: str) -> None:
+    """What is in a local file into what is open, in place of what it contained."""
+    handle.truncate(0)
+    with open(path, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        for start, end in extents(file.fileno(), size):
+            at = start
+            while at < end and (data := os.pread(file.fileno(), min(PIECE, end - at), at)):
+                handle.write(data, at)
+                at += len(data)
+    if handle.stat()[0] != size:
+        handle.truncate(size)
 
 
 def check_store(root: str, after: str) -> tuple[CheckedStore, list[str]]:

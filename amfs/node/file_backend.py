@@ -12,6 +12,7 @@ import errno
 import itertools
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -38,9 +39,11 @@ from amfs.engine.events import (
 from amfs.engine.fs_requests import CheckedStore
 from amfs.engine.paths import key_of, scope_in, stored_as
 from amfs.engine.peer_requests import Usage
+from amfs.host.extents import Handle, next_data
 from amfs.host.trees import make_directories
 from amfs.node import bulk
 from amfs.node.store import mode_left, room
+from amfs.node.watchdog import since
 
 log = logging.getLogger("amfs.fs")
 
@@ -50,7 +53,6 @@ THREADS = 4
 ROOM_MS = 2000  # a write that finds no room waits so long for others' copies to go
 SPILL_ROOM_MS = 30000  # likewise where files are spilled: a disk is slow
 DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED, DAMAGED = range(6)  # kinds of Io.take()
-_COPY_BYTES = 1 << 20
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
 #: and is found out (the input's size and time are compared after the task).
 _MAY_LINK = os.geteuid() == 0
@@ -118,6 +120,7 @@ class FileBackend:
         self._caches = ThreadPoolExecutor(THREADS, "amfs-caches")  # what waits for kernels is not to wait for anything else
         self._bulk = ThreadPoolExecutor(THREADS, "amfs-bulk")  # whole files, which may take minutes
         self._done: deque[FsWorked | FileDamaged] = deque()
+        self._working: dict[int, tuple[float, Any]] = {}  # when it began
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -148,6 +151,7 @@ class FileBackend:
                 w.LiveFacts.by(self.live), w.DropStripes.by(lambda o: self.io.stripes_delete(o.ino)), w.Truncate.by(self.truncate),
                 w.ListStripes.by(lambda o: self.stripes()), w.ListCopied.by(lambda o: self.copied()),
                 w.DropCopied.by(self.drop_copied), w.OpenHandle.by(self.open_handle), w.Read.by(self.read), w.Write.by(self.write),
+                w.Seek.by(lambda o: next_data(self.handles[o.handle], o.offset)),
                 w.TruncateHandle.by(lambda o: self.handles[o.handle].truncate(o.size)),
                 w.Flush.by(lambda o: self.handles[o.handle].flush()), w.CloseHandle.by(lambda o: self.close(o.handle)),
                 w.DropScratch.by(lambda o: os.unlink(self._scratch(o.scratch))), w.Adopt.by(self.adopt), w.Pour.by(self.pour),
@@ -186,9 +190,16 @@ class FileBackend:
 
     def _in(self, threads: ThreadPoolExecutor) -> Callable[[int, Any], None]:
         def act(serial: int, order: Any) -> None:
+            if serial:
+                self._working[serial] = (time.monotonic(), order)
             threads.submit(self._run, serial, order)
 
         return act
+
+    def overdue(self, longer_s: float) -> list[tuple[str, float]]:
+        """Works of its threads that take longer. For any thread."""
+        slow = ((serial, order, since(began)) for serial, (began, order) in tuple(self._working.items()))
+        return [(f"work {serial} ({str(order)[:160]})", seconds) for serial, order, seconds in slow if seconds > longer_s]
 
     def _ended_by_io(self, begin: Callable[[int, Any], None]) -> Callable[[int, Any], None]:
         """What ``begin`` begins says itself when it has ended."""
@@ -219,6 +230,7 @@ class FileBackend:
         if serial and at_once:
             self.heard(FsWorked(serial, error, value))
         elif serial:
+            self._working.pop(serial, None)
             self._done.append(FsWorked(serial, error, value))
             os.eventfd_write(self._wake, 1)
 
@@ -459,22 +471,17 @@ class FileBackend:
 
     def _fill(self, number: int, path: str) -> None:
         """Write what is in a file here through handle ``number``, in place of what it contained."""
-        self.handles[number].truncate(0)
-        with open(path, "rb", buffering=0) as file:
-            offset = 0
-            while data := file.read(_COPY_BYTES):
-                self.handles[number].write(data, offset)
-                offset += len(data)
+        bulk.fill(self.handles[number], path)
 
     # ── whole files ────────────────────────────────────────────────────────────────────────────────
 
-    def _reading(self, ino: int, opened: Opened, do: Callable[[bulk.Read | None], T]) -> T:
-        """``do`` with what reads the file; None: it lies here as a whole."""
+    def _reading(self, ino: int, opened: Opened, do: Callable[[Handle | None], T]) -> T:
+        """``do`` with the file, open; None: it lies here as a whole."""
         if opened.kind == LOCAL:
             return do(None)
         handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.known)
         try:
-            return do(handle.read)
+            return do(handle)
         finally:
             handle.close()
 
@@ -484,7 +491,7 @@ class FileBackend:
             raise OSError(errno.EBADMSG, "its content is damaged")
 
     def digest(self, order: w.Digest) -> tuple[bytes, int]:
-        found = self._reading(order.ino, order.opened, lambda read: bulk.digest_of(self.path(order.ino), read))
+        found = self._reading(order.ino, order.opened, lambda handle: bulk.digest_of(self.path(order.ino), handle))
         self._check(order.ino, order.opened)
         return found
 
@@ -492,9 +499,9 @@ class FileBackend:
         return bulk.copy_in(order.source, os.fsencode(self._scratch(order.scratch)))
 
     def copy_out(self, order: w.ExportFile) -> tuple[int, bytes]:
-        check = lambda: self._check(order.ino, order.opened)  # noqa: E731
+        path, check = self.path(order.ino), lambda: self._check(order.ino, order.opened)
         return self._reading(
-            order.ino, order.opened, lambda read: bulk.copy_out(self.path(order.ino), read, order.target, order.mode, order.mtime, check)
+            order.ino, order.opened, lambda handle: bulk.copy_out(path, handle, order.target, order.mode, order.mtime, check)
         )
 
     # ── tasks ──────────────────────────────────────────────────────────────────────────────────────
@@ -512,8 +519,7 @@ class FileBackend:
         temporary = f"{target}.amfs-part"
         try:
             with open(temporary, "wb", buffering=0) as file:
-                while data := handle.read(_COPY_BYTES, file.tell()):
-                    file.write(data)
+                bulk.pour(handle, file.fileno())
         finally:
             handle.close()
         os.chmod(temporary, 0o400 | (order.mode & 0o111))

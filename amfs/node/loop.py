@@ -115,6 +115,7 @@ class Loop:
         self._watched: set[int] = set()
         self._watch(self.wake_fd)
         self.turns = 0
+        self.busy_since = 0.0  # 0: it waits
         self._awake_until = 0.0
         self._cpus = usable_cpus()
 
@@ -175,10 +176,11 @@ class Loop:
             if due is not None:
                 wait = min(wait, due - time_now)
         wait = max(wait, 0.0) if not self.inbox else 0.0
+        self.busy_since = 0.0
         if wait and time_now < self._awake_until and self._stay_awake():
             wait = 0.0
         ready = [fd for fd, _ in self._poll.poll(wait)] if self._poll is not None else transport.poll(wait)  # type: ignore[union-attr]
-        time_now = now()
+        self.busy_since = time_now = now()
         if ready or self.inbox:
             if self.wake_fd in ready:
                 os.eventfd_read(self.wake_fd)

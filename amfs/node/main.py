@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import signal
+from functools import partial
 from urllib.parse import urlsplit
 
 from amfs._native import Meta, raise_files_limit
@@ -29,6 +30,7 @@ from amfs.node.node_io import NodeIO
 from amfs.node.presence import Presence
 from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
+from amfs.node.watchdog import Watchdog, loop_overdue, threads_overdue
 from amfs.provision.daemon import enter, report_ready
 
 log = logging.getLogger("amfs.node")
@@ -49,6 +51,7 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
     transport = Transport(config.node, config.keys, config.listen, host=host)
     node_io: NodeIO | None = None
     store: Store | None = None
+    watchdog: Watchdog | None = None
     was_ended = False
     try:
         if config.manager != config.node:
@@ -110,6 +113,7 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
         loop.start()
+        watchdog = Watchdog((threads_overdue, mounts.overdue, files.overdue, partial(loop_overdue, loop)))
         report_ready(ready_fd, config.node, transport.endpoints)
         log.info("serving %d slots, store %s, data port %d", slots, store.path, files.io.port)
         log.info("limit of what is kept in memory: %s (%s)", size_text(limits.limit) if limits.limit else "none", limits.why_limit)
@@ -125,6 +129,8 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
         transport.drain(1.0)
         return 0
     finally:
+        if watchdog is not None:
+            watchdog.stop()
         if node_io is not None:
             if node_io.mounts is not None:
                 node_io.mounts.keep_dead = not was_ended

@@ -207,6 +207,14 @@ class Mounts:
     def facts(self) -> tuple[MountFacts, ...]:
         return tuple(mount.facts() for mount in self._mounts.values() if not mount.is_ended() and mount.number != self._tasks)
 
+    def overdue(self, longer_s: float) -> list[tuple[str, float]]:
+        """Requests that have not been answered for longer. For any thread."""
+        return [
+            (f"a request ({op}) of mount {mount.path} about file {ino:#x}", ms / 1000)
+            for mount in tuple(self._mounts.values()) if isinstance(mount, Native)
+            for op, ino, ms in mount.fuse.overdue(int(longer_s * 1000))
+        ]  # fmt: skip
+
     # ── events and effects ─────────────────────────────────────────────────────────────────────────
 
     def collect(self) -> list[Event]:

@@ -106,6 +106,7 @@ class SimFileBackend:
             w.ReportUsage.by(lambda o: Usage(sum(map(len, self.parts.values())), LIMIT, len(self.parts))),
             w.CountUses.by(lambda o: self.uses(o.ino)), w.CountProxied.by(lambda o: len(self._handles_through(o.ino))),
             w.Keep.by(lambda o: any(self.uses(o.ino))), w.OpenHandle.by(self.open_handle), w.Read.by(self._read), w.Write.by(self.write),
+            w.Seek.by(self._seek),
             w.TruncateHandle.by(lambda o: self._truncate(*self._handle(o.handle), o.size)), w.Flush.by(lambda o: None),
             w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self._digest),
             w.PartDigest.by(lambda o: bytes(self.parts.get(o.ino, b""))),
@@ -351,6 +352,10 @@ class SimFileBackend:
         if opened.kind == REMOTE:
             self.contents.flips.read_through(data, self.number)
         return data
+
+    def _seek(self, order: w.Seek) -> int:
+        ino, opened = self._handle(order.handle)
+        return max(order.offset, len(self._reached(ino, opened, self.kept.get(order.handle))))
 
     def write(self, order: w.Write) -> int:
         (ino, opened), offset, data = self._handle(order.handle), order.offset, order.data

@@ -1,4 +1,6 @@
 #include "py_common.h"
+#include "common/thread.h"
+#include "common/watch.h"
 
 #include <errno.h>
 #include <string.h>
@@ -81,4 +83,15 @@ int py_to_attr(PyObject *value, void *to) {
     a->mtime = mtime;
     a->ctime = ctime;
     return 1;
+}
+
+PyObject *py_watched(const struct watch_entry *found, size_t count) {
+    PyObject *list = PyList_New(0);
+    int64_t now = now_ms();
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *item = Py_BuildValue("(sKL)", found[i].what, (ull)found[i].number, (long long)(now - found[i].since_ms));
+        if (item == NULL || PyList_Append(list, item) < 0) Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
 }

@@ -38,6 +38,11 @@ PyObject *py_nothing_or(int error); /* None, or that */
 PyObject *py_name_bytes(PyObject *text);
 PyObject *py_path_bytes(PyObject *text); /* that, refused if it contains a NUL */
 
+/* [(what, number, milliseconds), ...] of what takes long. */
+struct watch_entry;
+enum { PY_WATCH_MOST = 64 };
+PyObject *py_watched(const struct watch_entry *found, size_t count);
+
 /* An attr is a tuple of 16 numbers (amfs/_native.pyi). */
 PyObject *py_attr_value(const struct meta_attr *attr);
 int py_to_attr(PyObject *value, void *to); /* "O&" converter to a struct meta_attr: 1, or 0 with an error set */

@@ -1,4 +1,5 @@
 /* amfs._native.Fuse: a mount for Python; and mounting itself. Contracts: amfs/_native.pyi, fuse.h, fuse_mount.h. */
+#include "common/watch.h"
 #include "py_common.h"
 
 #include <errno.h>
@@ -320,7 +321,17 @@ static void fuse_dealloc(PyObject *self) {
     py_free_object(self);
 }
 
+static PyObject *fuse_overdue(PyObject *self, PyObject *number) {
+    fuse_object *object = (fuse_object *)self;
+    struct watch_entry found[PY_WATCH_MOST];
+    long long longer = PyLong_AsLongLong(number);
+    if (PyErr_Occurred()) return NULL;
+    return py_watched(found, amfs_fuse_overdue(object->mount, longer, found, PY_WATCH_MOST));
+}
+
 static PyMethodDef fuse_methods[] = {
+    {"overdue", fuse_overdue, METH_O,
+     "overdue(longer_than_ms, /)\n--\n\n(request, inode, milliseconds) of what the loop has not answered."},
     {"requests", fuse_requests, METH_NOARGS, "requests($self, /)\n--\n\n(unique, op, args, uid, gid, pid) of what waits, oldest first."},
     {"reply_error", fuse_reply_error, METH_VARARGS, "reply_error(unique, errno)"},
     {"reply_entry", fuse_reply_entry, METH_VARARGS, "reply_entry(unique, attr, cache)"},

@@ -3,6 +3,7 @@
 
 #include "common/digest.h"
 #include "common/sha256.h"
+#include "common/watch.h"
 #include "common/xxh64.h"
 #include "data/digests.h"
 #include "py_common.h"
@@ -137,7 +138,7 @@ static PyObject *native_check_file(PyObject *module, PyObject *args) {
     (void)module;
     if (!PyArg_ParseTuple(args, "i:check_file", &fd)) return NULL;
     if (fstat(fd, &found) != 0) return PyErr_SetFromErrno(PyExc_OSError);
-    WITHOUT_GIL(verdict = (int)digests_check(digests_key_of(&found), fd));
+    WITHOUT_GIL(verdict = (int)digests_check(digests_key_of(&found), fd, NULL));
     return PyLong_FromLong(verdict);
 }
 
@@ -158,7 +159,17 @@ static PyObject *native_forget_digest(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *native_watched(PyObject *module, PyObject *number) {
+    struct watch_entry found[PY_WATCH_MOST];
+    long long longer = PyLong_AsLongLong(number);
+    (void)module;
+    if (PyErr_Occurred()) return NULL;
+    return py_watched(found, amfs_watch_look(longer, found, PY_WATCH_MOST));
+}
+
 static PyMethodDef functions[] = {
+    {"watched", native_watched, METH_O,
+     "watched(longer_than_ms, /)\n--\n\n(what, number, milliseconds) that threads of C are at for longer."},
     {"xxh3", native_xxh3, METH_O, "xxh3(data, /)\n--\n\nXXH3 with 128 bits."},
     {"check_file", native_check_file, METH_VARARGS, "check_file(fd, /)\n--\n\n0: no digest is known, 1: it has it, 2: it is damaged."},
     {"digest_later", native_digest_later, METH_O, "digest_later(path, /)\n--\n\nTake the digest of a finished file in the background."},

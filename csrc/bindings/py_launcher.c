@@ -230,7 +230,9 @@ static PyObject *stamps_tuple(const amfs_completion *completion) {
     PyObject *stamps = PyTuple_New((Py_ssize_t)completion->output_count);
     for (uint32_t i = 0; stamps != NULL && i < completion->output_count; i++) {
         const amfs_stamp *stamp = &completion->outputs[i];
-        if (put(stamps, (Py_ssize_t)i, Py_BuildValue("(KK)", (ull)stamp->size, (ull)stamp->mtime_ns)) < 0) Py_CLEAR(stamps);
+        const char *format = stamp->holes == 0 ? "(KK)" : "(KKK)";
+        PyObject *value = Py_BuildValue(format, (ull)stamp->size, (ull)stamp->mtime_ns, (ull)stamp->holes);
+        if (put(stamps, (Py_ssize_t)i, value) < 0) Py_CLEAR(stamps);
     }
     return stamps;
 }

@@ -16,6 +16,7 @@
 #include "common/bytes.h"
 #include "common/sha256.h"
 #include "common/thread.h"
+#include "transfer.h"
 
 enum {
     LINKS_MAX = 8, /* to a peer, for each lane */
@@ -24,7 +25,6 @@ enum {
     MEMBER_WAIT_MS = 5000,  /* for a node that has not heard yet that we are members */
     IDLE_MS = 10000,        /* after which a connection is closed */
     RECEIVE_BYTES = 1 << 20, /* a time-out counts for so many */
-    FETCH_BYTES = 2 << 20,
     NOT_YET = -2, /* beside errnos and DATA_BROKEN: it does not take us for a member, or not yet */
 };
 
@@ -421,46 +421,27 @@ int data_call_stat(struct data_client *client, int32_t node, int lane, const str
 
 /* ── files ── */
 
-/* The bytes that follow an answer, into a file of `size` bytes. Received and written at once. Measured for 100 MB onto huge pages, CPU of
- * the receiving side: 11-16 ms so (a whole page is not zeroed before it is written), 40 by half a megabyte, 20-60 through a pipe with
- * splice; on small pages every way takes 65-80. */
-static int receive_file(int socket, const struct data_fetch *fetch, uint64_t size, uint64_t count, struct xxh3 *hash) {
-    size_t room = count < FETCH_BYTES ? (size_t)count : FETCH_BYTES;
-    uint64_t offset = fetch->request.offset;
-    char *buffer = malloc(room + 1);
-    int error = buffer == NULL ? ENOMEM : 0;
-    if (error == 0 && ftruncate(fetch->file, (off_t)size) != 0) error = errno; /* known to be long, it gets large pages */
-    for (uint64_t moved = 0; moved < count && error == 0;) {
-        size_t piece = count - moved < room ? (size_t)(count - moved) : room;
-        error = data_receive(socket, buffer, piece);
-        if (error == 0 && hash != NULL) xxh3_add(hash, buffer, piece); /* half a megabyte of it is in the cache of this core */
-        for (size_t done = 0; error == 0 && done < piece;) {
-            ssize_t put = pwrite(fetch->file, buffer + done, piece - done, (off_t)(offset + moved + done));
-            if (put < 0 && errno != EINTR) error = errno;
-            if (put > 0) done += (size_t)put;
-        }
-        moved += piece;
-    }
-    free(buffer);
-    return error;
-}
-
 /* All that follows an answer: the digest if there is one, and the bytes. EBADMSG: they do not belong together. */
-static int receive_checked(int socket, struct data_fetch *fetch, uint64_t size, const struct data_reply *reply) {
-    struct xxh3 hash;
+static int receive_file(int socket, struct data_fetch *fetch, uint64_t size, const struct data_reply *reply) {
+    struct digests_run run;
     uint8_t told[XXH3_BYTES];
     fetch->checked = (reply->mode & MODE_CHECKED) != 0;
-    if (!fetch->checked) return receive_file(socket, fetch, size, reply->length, NULL);
-    xxh3_begin(&hash);
-    int error = data_receive(socket, told, sizeof told);
-    if (error == 0) error = receive_file(socket, fetch, size, reply->length, &hash);
-    xxh3_end(&hash, fetch->digest);
-    return error == 0 && memcmp(told, fetch->digest, sizeof told) != 0 ? EBADMSG : error;
+    const struct data_sink sink = {.file = fetch->file, .digest = fetch->checked ? &run : NULL};
+    digests_begin(&run);
+    int error = fetch->checked ? data_receive(socket, told, sizeof told) : 0;
+    bool holes = (reply->mode & MODE_HOLES) != 0;
+    if (error == 0 && holes && ftruncate(fetch->file, 0) != 0) error = errno; /* of an attempt before nothing may be left in the holes */
+    if (error == 0 && ftruncate(fetch->file, (off_t)size) != 0) error = errno; /* known to be long, it gets large pages */
+    if (error != 0) return error;
+    if (holes) error = data_receive_extents(socket, &sink, size);
+    else error = data_receive_range(socket, &sink, fetch->request.offset, reply->length);
+    digests_end(&run, fetch->digest);
+    return error == 0 && fetch->checked && memcmp(told, fetch->digest, sizeof told) != 0 ? EBADMSG : error;
 }
 
 static int fetch_once(struct data_client *client, int32_t node, struct data_fetch *fetch) {
     const struct data_request *request = &fetch->request;
-    bool dense = (request->flag & ~READ_CHECKED) == READ_DENSE, all = dense || request->path != NULL;
+    bool all = (request->flag & READ_HOLES) != 0;
     struct data_link *link;
     struct data_reply reply;
     int error = DATA_BROKEN;
@@ -472,14 +453,14 @@ static int fetch_once(struct data_client *client, int32_t node, struct data_fetc
         if (error == 0) error = data_hear(link, &reply);
         int fault = error == 0 ? reply.error : 0;
         if (error == 0 && fault == 0) {
-            fetch->holes = dense && reply.length == 0 && reply.value != 0;
             uint64_t size = all ? reply.value : fetch->size;
-            if (reply.length > request->length || size > INT64_MAX) error = EPROTO;
+            bool holes = all && (reply.mode & MODE_HOLES) != 0;
+            if (size > INT64_MAX || (!holes && reply.length > request->length)) error = EPROTO;
             else if (all ? fetch->size != UINT64_MAX && size != fetch->size : reply.length != request->length) error = ESTALE;
-            else if (all && !fetch->holes && reply.length != size) error = EPROTO;
+            else if (all && !holes && reply.length != size) error = EPROTO;
             else if (fetch->room != NULL && !fetch->room(fetch->context, reply.length)) error = ENOSPC;
             asked = true;
-            if (error == 0) error = receive_checked(link->fd, fetch, size, &reply);
+            if (error == 0) error = receive_file(link->fd, fetch, size, &reply);
             if (error == 0) fetch->size = size;
         }
         data_link_put(client, link, error != 0 && error != EBADMSG);
@@ -520,7 +501,8 @@ int data_fetch(struct data_client *client, int32_t node, struct data_fetch *fetc
 }
 
 static struct data_request read_stored(const char *path, uint64_t size) {
-    return (struct data_request){.op = OP_READ, .flag = READ_CHECKED, .index = -1, .length = size, .path = path, .extra = strlen(path)};
+    return (struct data_request){
+        .op = OP_READ, .flag = READ_CHECKED | READ_HOLES, .index = -1, .length = size, .path = path, .extra = strlen(path)};
 }
 
 int data_fetch_stored(struct data_client *client, int32_t node, const char *path, int file, uint64_t size, uint8_t digest[XXH3_BYTES],
@@ -536,16 +518,16 @@ int data_read_stored(struct data_client *client, int32_t node, const char *path,
     struct data_request request = read_stored(path, size);
     struct data_reply reply;
     uint8_t told[XXH3_BYTES], taken[XXH3_BYTES];
-    struct xxh3 hash;
+    struct digests_run run;
     request.flag = READ_ANY; /* and its digest by itself */
     for (int tries = 0; tries < 2; tries++) {
         int error = data_fetch_digest(client, node, &request, told);
         if (error == 0) error = data_call(client, node, LANE_PARTS, &request, NULL, &reply, to, size);
         if (error == 0 && (reply.value != size || reply.length != size)) error = ESTALE;
         if (error != 0) return error;
-        xxh3_begin(&hash);
-        xxh3_add(&hash, to, size);
-        xxh3_end(&hash, taken);
+        digests_begin(&run);
+        digests_add(&run, to, size);
+        digests_end(&run, taken);
         if (memcmp(told, taken, sizeof told) == 0) return 0;
         error = data_fetch_suspect(client, node, &request);
         if (error != 0) return error;

@@ -67,8 +67,7 @@ int data_result(struct data_client *client, int error); /* what callers are told
 struct data_fetch {
     struct data_request request; /* OP_READ */
     int file;
-    uint64_t size; /* of all of it; UINT64_MAX: not known before, but then */
-    bool holes; /* afterwards: no bytes have come, for it has holes (READ_DENSE) */
+    uint64_t size; /* of all of it (READ_HOLES); UINT64_MAX: not known before, but then */
     bool checked; /* afterwards: the bytes have this digest, here and there */
     uint8_t digest[XXH3_BYTES];
     bool (*room)(void *context, uint64_t bytes); /* is there room for so many; NULL: do not ask */

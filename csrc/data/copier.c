@@ -13,7 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/extents.h"
 #include "common/thread.h"
+#include "common/watch.h"
 #include "digests.h"
 #include "newfile.h"
 
@@ -73,17 +75,17 @@ static int write_all(int fd, const char *from, size_t count) {
     return 0;
 }
 
-/* The next piece of `in` into `out`: bytes, 0 at the end, or a negative errno. `*plain`: copy_file_range is of no use here. */
-static ssize_t copy_piece(struct worker *worker, int in, int out, bool *plain, bool first) {
+/* The next piece of `in` into `out`, at most so long: bytes, 0 at the end, or a negative errno. `*plain`: copy_file_range is of no use here. */
+static ssize_t copy_piece(struct worker *worker, int in, int out, uint64_t most, bool *plain, bool first) {
     if (!*plain) {
-        ssize_t moved = copy_file_range(in, NULL, out, NULL, COPY_CHUNK, 0);
+        ssize_t moved = copy_file_range(in, NULL, out, NULL, most < COPY_CHUNK ? (size_t)most : COPY_CHUNK, 0);
         if (moved > 0 || (moved == 0 && !first)) return moved;
         if (moved < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO || errno == EINTR)) return -errno;
         *plain = true; /* other file system (EXDEV), an old kernel, or a file of /proc that claims to be empty */
     }
     char *buffer = worker_buffer(worker);
     if (buffer == NULL) return -ENOMEM;
-    ssize_t got = read(in, buffer, BUFFER_BYTES);
+    ssize_t got = read(in, buffer, most < BUFFER_BYTES ? (size_t)most : BUFFER_BYTES);
     if (got < 0) return -errno;
     int failed = write_all(out, buffer, (size_t)got);
     return failed != 0 ? -failed : got;
@@ -96,16 +98,17 @@ static void set_direct(int fd, bool direct) {
 }
 
 /* As copy_piece, between memory and a disk that takes what memory cannot hold: the page cache would only take more memory. */
-static ssize_t copy_piece_direct(struct worker *worker, int in, int out, struct xxh3 *hash) {
+static ssize_t copy_piece_direct(struct worker *worker, int in, int out, uint64_t most, struct digests_run *run) {
     char *buffer = worker_buffer(worker);
+    size_t count = most < BUFFER_BYTES ? (size_t)most : BUFFER_BYTES;
     if (buffer == NULL) return -ENOMEM;
-    ssize_t got = read(in, buffer, BUFFER_BYTES);
+    ssize_t got = read(in, buffer, count);
     if (got < 0 && errno == EINVAL) {
         set_direct(in, false);
-        got = read(in, buffer, BUFFER_BYTES);
+        got = read(in, buffer, count);
     }
     if (got < 0) return -errno;
-    xxh3_add(hash, buffer, (size_t)got);
+    digests_add(run, buffer, (size_t)got);
     if (got % DIRECT_BLOCK != 0) set_direct(out, false); /* the end of the file */
     off_t at = lseek(out, 0, SEEK_CUR);
     int failed = write_all(out, buffer, (size_t)got);
@@ -117,15 +120,16 @@ static ssize_t copy_piece_direct(struct worker *worker, int in, int out, struct 
 }
 
 /* The copy is whole: has it the digest of what it was made of? 0, or why it failed. */
-static int check_copy(const struct job *job, struct digests_key key, int in, int out, const uint8_t digest[XXH3_BYTES], char *error) {
+static int check_copy(const struct worker *worker, const struct job *job, struct digests_key key, int in, int out,
+                      const uint8_t digest[XXH3_BYTES], char *error) {
     uint8_t taken[XXH3_BYTES];
-    int failed = digests_take(out, taken);
-    if (failed != 0) {
+    const atomic_bool *stop = &worker->copier->stopping;
+    int failed = digests_take(out, stop, taken);
+    if (failed == ECANCELED) snprintf(error, ERROR_BYTES, "stopped");
+    else if (failed != 0)
         snprintf(error, ERROR_BYTES, "cannot read back the copy of %s to %s: %s", job->source, job->destination, reason_of(failed));
-        return failed;
-    }
-    if (memcmp(taken, digest, sizeof taken) == 0) return 0;
-    if (digests_check(key, in) == DIGESTS_DAMAGED) {
+    if (failed != 0 || memcmp(taken, digest, sizeof taken) == 0) return failed;
+    if (digests_check(key, in, stop) == DIGESTS_DAMAGED) {
         snprintf(error, ERROR_BYTES, "%s " COPIER_DAMAGED, job->source);
         return EBADMSG;
     }
@@ -133,11 +137,50 @@ static int check_copy(const struct job *job, struct digests_key key, int in, int
     return EIO;
 }
 
+struct copying {
+    struct worker *worker;
+    int in, out;
+    bool plain, exact;
+    uint64_t total; /* holes, too */
+    struct digests_run run;
+};
+
+/* As far as `most` bytes, or the end of the file. 0 or an errno. */
+static int copy_bytes(struct copying *copy, uint64_t most) {
+    while (most > 0) {
+        if (atomic_load(&copy->worker->copier->stopping)) return ECANCELED;
+        ssize_t moved = copy->exact ? copy_piece_direct(copy->worker, copy->in, copy->out, most, &copy->run)
+                                    : copy_piece(copy->worker, copy->in, copy->out, most, &copy->plain, copy->total == 0);
+        if (moved == 0) break;
+        if (moved < 0 && moved != -EINTR) return (int)-moved;
+        if (moved > 0) copy->total += (uint64_t)moved;
+        if (moved > 0) most -= (uint64_t)moved;
+    }
+    return 0;
+}
+
+/* Holes stay holes. */
+static int copy_between_holes(struct copying *copy, uint64_t size) {
+    uint64_t from, to;
+    int error = 0;
+    for (uint64_t at = 0; error == 0 && at < size; at = to) {
+        error = amfs_next_extent(copy->in, at, size, &from, &to);
+        if (error != 0) break;
+        digests_add_zeros(&copy->run, from - at);
+        copy->total += from - at;
+        if (lseek(copy->in, (off_t)from, SEEK_SET) < 0 || lseek(copy->out, (off_t)from, SEEK_SET) < 0) error = errno;
+        else error = copy_bytes(copy, to == size ? UINT64_MAX : to - from); /* to the end: blocks, and what grew meanwhile */
+    }
+    struct stat now;
+    if (error == 0 && (ftruncate(copy->out, (off_t)copy->total) != 0 || fstat(copy->in, &now) != 0)) error = errno;
+    if (error == 0 && (uint64_t)now.st_size != size) copy->total = (uint64_t)now.st_size; /* which the caller tells */
+    return error;
+}
+
 /* The number of bytes copied; `*code` is 0, or why it failed, and `error` says that in words. */
 static uint64_t run_copy(struct worker *worker, const struct job *job, char *error, int *code) {
     struct newfile file;
     struct stat found;
-    uint64_t total = 0;
     int in = open(job->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO must not block us */
     if (in < 0 || fstat(in, &found) != 0) {
         snprintf(error, ERROR_BYTES, "cannot read %s: %s", job->source, reason_of(*code = errno));
@@ -156,24 +199,18 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
         close(in);
         return 0;
     }
-    struct xxh3 hash;
     uint8_t digest[XXH3_BYTES], known[XXH3_BYTES];
-    xxh3_begin(&hash);
-    bool plain = false, exact = (job->mode & COPIER_EXACT) != 0;
-    bool checked = (job->mode & COPIER_CHECKED) != 0 && digests_learn(digests_key_of(&found), in, digest) == 0;
-    int failed = 0;
+    bool exact = (job->mode & COPIER_EXACT) != 0;
+    struct copying copy = {.worker = worker, .in = in, .out = file.fd, .exact = exact};
+    digests_begin(&copy.run);
+    bool checked = (job->mode & COPIER_CHECKED) != 0 && digests_learn(digests_key_of(&found), in, &worker->copier->stopping, digest) == 0;
     if (exact) {
         set_direct(in, true);
         set_direct(file.fd, true);
     }
-    while (failed == 0) {
-        ssize_t moved = -ECANCELED;
-        if (!atomic_load(&worker->copier->stopping))
-            moved = exact ? copy_piece_direct(worker, in, file.fd, &hash) : copy_piece(worker, in, file.fd, &plain, total == 0);
-        if (moved == 0) break;
-        if (moved > 0) total += (uint64_t)moved;
-        else if (moved != -EINTR) failed = (int)-moved;
-    }
+    int failed = lseek(in, 0, SEEK_SET) != 0 ? errno : 0;
+    if (failed == 0) failed = amfs_has_holes(&found) ? copy_between_holes(&copy, (uint64_t)found.st_size) : copy_bytes(&copy, UINT64_MAX);
+    uint64_t total = copy.total;
     *code = failed;
     if (failed == ECANCELED) {
         snprintf(error, ERROR_BYTES, "stopped");
@@ -185,13 +222,13 @@ static uint64_t run_copy(struct worker *worker, const struct job *job, char *err
         snprintf(error, ERROR_BYTES, "cannot copy %s: its size changed from %llu to %llu bytes meanwhile", job->source,
                  (unsigned long long)found.st_size, (unsigned long long)total);
     }
-    if (checked && *code == 0) *code = check_copy(job, digests_key_of(&found), in, file.fd, digest, error);
+    if (checked && *code == 0) *code = check_copy(worker, job, digests_key_of(&found), in, file.fd, digest, error);
     close(in);
     unsigned mode = job->mode;
     if (exact) {
         struct timespec times[2] = {found.st_atim, found.st_mtim};
         mode = found.st_mode;
-        xxh3_end(&hash, digest);
+        digests_end(&copy.run, digest);
         if (*code == 0 && digests_get(digests_key_of(&found), &found, known) && memcmp(known, digest, sizeof known) != 0) {
             *code = EBADMSG;
             snprintf(error, ERROR_BYTES, "%s " COPIER_DAMAGED, job->source);
@@ -256,7 +293,9 @@ static void *work(void *argument) {
         char error[ERROR_BYTES];
         error[0] = '\0';
         int code = 0;
+        struct watch_entry watched = amfs_watch_begin("copy number", job->done->serial);
         uint64_t bytes = run_copy(&worker, job, error, &code);
+        amfs_watch_end(watched);
         pthread_mutex_lock(&copier->lock);
         complete(copier, job, bytes, error, code);
     }

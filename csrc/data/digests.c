@@ -12,14 +12,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/bytes.h"
+#include "common/extents.h"
 #include "common/thread.h"
+#include "common/watch.h"
 
 enum {
     BUCKETS = 1 << 16,
     KEPT_MAX = 1 << 20,
     QUEUED_MAX = 1 << 18,
     MOMENTS = 4096,
+    ZEROS_BLOCK = 64 << 10,
+    ZERO_BYTES = 4096,
     READ_BYTES = 128 << 10, /* stays in the cache of a core */
+    LOOK_BYTES = 8 << 20,   /* after so many read, is it worth to go on? */
     PAUSE_MS = 20,          /* after which what was queued is taken: a file that is written again at once is not taken twice */
     YOUNG_NS = 20000000,    /* a time of modification so close to now says nothing: a write after it may get the same */
 };
@@ -53,6 +59,7 @@ static struct job *queue_head, **queue_tail = &queue_head;
 static size_t queued;
 static const void *working_for; /* the context of the job under way */
 static atomic_int wanted;
+static atomic_bool unwanted; /* what is being taken in the background need not be any more */
 static bool runs;
 static pthread_t thread;
 
@@ -142,20 +149,103 @@ void digests_retime(struct digests_key key, uint64_t inode, int64_t was_ns, int6
 
 /* ── taking them ── */
 
-int digests_take(int fd, uint8_t digest[XXH3_BYTES]) {
-    struct xxh3 state;
+/* Something that content hardly ever is, and how many bytes of zeros stand in its place. */
+static void add_run_of_zeros(struct digests_run *run, uint64_t count) {
+    uint8_t words[16] = "zeros\xff\xfe\xfd";
+    put_le(words + 8, count, 8);
+    xxh3_add(&run->hash, words, sizeof words);
+}
+
+static void add_zeros(struct digests_run *run, size_t count) {
+    static const uint8_t zeros[ZERO_BYTES];
+    for (size_t done = 0; done < count; done += ZERO_BYTES)
+        xxh3_add(&run->hash, zeros, count - done < ZERO_BYTES ? count - done : ZERO_BYTES);
+}
+
+void digests_begin(struct digests_run *run) {
+    *run = (struct digests_run){.zeros = 0};
+    xxh3_begin(&run->hash);
+}
+
+/* Of one block. */
+static void add_piece(struct digests_run *run, const uint8_t *bytes, size_t count) {
+    bool zeros = !run->other && amfs_all_zero(bytes, count);
+    if (zeros) run->zeros += count;
+    if (!zeros && !run->other) { /* the first that is something else: what this block began with counts as it is */
+        if (run->zeros > run->at) add_run_of_zeros(run, run->zeros - run->at);
+        add_zeros(run, run->at);
+        run->zeros = 0;
+        run->other = true;
+    }
+    if (!zeros) xxh3_add(&run->hash, bytes, count);
+    run->at += count;
+    if (run->at < ZEROS_BLOCK) return;
+    run->at = 0;
+    run->other = false;
+}
+
+void digests_add(struct digests_run *run, const void *from, size_t count) {
+    const uint8_t *bytes = from;
+    for (size_t piece; count > 0; count -= piece, bytes += piece) {
+        piece = count < ZEROS_BLOCK - run->at ? count : ZEROS_BLOCK - run->at;
+        add_piece(run, bytes, piece);
+    }
+}
+
+void digests_add_zeros(struct digests_run *run, uint64_t count) {
+    if (run->other) { /* the rest of its block */
+        size_t rest = count < ZEROS_BLOCK - run->at ? (size_t)count : ZEROS_BLOCK - run->at;
+        add_zeros(run, rest);
+        count -= rest;
+        run->at = (run->at + rest) % ZEROS_BLOCK;
+        run->other = run->at > 0;
+    }
+    run->zeros += count;
+    run->at = (size_t)((run->at + count) % ZEROS_BLOCK);
+}
+
+void digests_end(struct digests_run *run, uint8_t digest[XXH3_BYTES]) {
+    if (run->zeros > 0) add_run_of_zeros(run, run->zeros);
+    run->zeros = 0;
+    xxh3_end(&run->hash, digest);
+}
+
+/* Is there reason not to go on? */
+static int look_again(int fd, const struct stat *before, const atomic_bool *stop) {
+    struct stat now;
+    if (stop != NULL && atomic_load(stop)) return ECANCELED;
+    if (fstat(fd, &now) != 0) return errno;
+    if (now.st_nlink == 0) return ENOENT;
+    return now.st_size == before->st_size && ns_of(now.st_mtim) == ns_of(before->st_mtim) ? 0 : EAGAIN;
+}
+
+int digests_take(int fd, const atomic_bool *stop, uint8_t digest[XXH3_BYTES]) {
+    struct digests_run run;
+    struct stat before;
+    uint64_t from, to, looked = 0;
+    if (fstat(fd, &before) != 0) return errno;
+    uint64_t size = (uint64_t)before.st_size;
     char *buffer = malloc(READ_BYTES);
     int error = buffer == NULL ? ENOMEM : 0;
-    xxh3_begin(&state);
-    for (off_t at = 0; error == 0;) {
-        ssize_t got = pread(fd, buffer, READ_BYTES, at);
-        if (got < 0 && errno != EINTR) error = errno;
-        if (got == 0) break;
-        if (got > 0) xxh3_add(&state, buffer, (size_t)got);
-        if (got > 0) at += got;
+    bool whole = !amfs_has_holes(&before);
+    digests_begin(&run);
+    for (uint64_t at = 0; error == 0 && at < size; at = to) {
+        from = at;
+        to = size;
+        if (!whole) error = amfs_next_extent(fd, at, size, &from, &to);
+        digests_add_zeros(&run, from - at);
+        for (uint64_t place = from; error == 0 && place < to;) {
+            ssize_t got = pread(fd, buffer, to - place < READ_BYTES ? (size_t)(to - place) : READ_BYTES, (off_t)place);
+            if (got < 0 && errno != EINTR) error = errno;
+            if (got == 0) error = EAGAIN; /* it has become shorter */
+            if (got > 0) digests_add(&run, buffer, (size_t)got);
+            if (got > 0) place += (uint64_t)got;
+            looked += READ_BYTES;
+            if (error == 0 && looked % LOOK_BYTES == 0) error = look_again(fd, &before, stop);
+        }
     }
     free(buffer);
-    if (error == 0) xxh3_end(&state, digest);
+    if (error == 0) digests_end(&run, digest);
     return error;
 }
 
@@ -176,13 +266,13 @@ int digests_writers(int fd) {
     return 0;
 }
 
-int digests_learn(struct digests_key key, int fd, uint8_t digest[XXH3_BYTES]) {
+int digests_learn(struct digests_key key, int fd, const atomic_bool *stop, uint8_t digest[XXH3_BYTES]) {
     struct stat before, after;
     uint64_t moment = digests_moment(key);
     if (fstat(fd, &before) != 0) return errno;
     if (digests_get(key, &before, digest)) return 0;
     bool stays = !is_young(key, &before) && digests_writers(fd) != EAGAIN;
-    int error = digests_take(fd, digest);
+    int error = digests_take(fd, stop, digest);
     if (error != 0) return error;
     if (fstat(fd, &after) != 0) return errno;
     if (before.st_size != after.st_size || ns_of(before.st_mtim) != ns_of(after.st_mtim)) return EAGAIN;
@@ -190,10 +280,10 @@ int digests_learn(struct digests_key key, int fd, uint8_t digest[XXH3_BYTES]) {
     return 0;
 }
 
-enum digests_verdict digests_check(struct digests_key key, int fd) {
+enum digests_verdict digests_check(struct digests_key key, int fd, const atomic_bool *stop) {
     struct stat found;
     uint8_t known[XXH3_BYTES], taken[XXH3_BYTES];
-    if (fstat(fd, &found) != 0 || !digests_get(key, &found, known) || digests_take(fd, taken) != 0) return DIGESTS_UNKNOWN;
+    if (fstat(fd, &found) != 0 || !digests_get(key, &found, known) || digests_take(fd, stop, taken) != 0) return DIGESTS_UNKNOWN;
     if (memcmp(known, taken, sizeof known) == 0) return DIGESTS_FINE;
     /* It may have been changed meanwhile, or be writable without a word. */
     if (digests_writers(fd) == EAGAIN) return DIGESTS_UNKNOWN;
@@ -208,7 +298,7 @@ static void learn_file(const char *path) {
     struct stat found;
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0) return;
-    if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode)) (void)digests_learn(digests_key_of(&found), fd, digest);
+    if (fstat(fd, &found) == 0 && S_ISREG(found.st_mode)) (void)digests_learn(digests_key_of(&found), fd, &unwanted, digest);
     close(fd);
 }
 
@@ -238,8 +328,10 @@ static void *work(void *unused) {
             queued--;
             working_for = job->context;
             pthread_mutex_unlock(&queue_lock);
+            struct watch_entry watched = amfs_watch_begin("a digest of file", job->number);
             if (job->act != NULL) job->act(job->context, job->number, job->index);
             else learn_file(job->path);
+            amfs_watch_end(watched);
             free(job);
             pthread_mutex_lock(&queue_lock);
             working_for = NULL;
@@ -297,6 +389,7 @@ void digests_want(int by) {
     pthread_mutex_lock(&queue_lock);
     int now = atomic_fetch_add(&wanted, by) + by;
     bool end = now == 0 && runs;
+    atomic_store(&unwanted, now == 0);
     if (now > 0 && !runs) runs = new_thread(&thread, work, NULL) == 0;
     if (end) runs = false;
     pthread_t ending = thread;

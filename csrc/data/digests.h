@@ -5,10 +5,14 @@
  * number, size and time of modification that it had. (The time alone would not do: a store to a page that is mapped already does not move
  * it.) The last million are kept, in memory.
  *
+ * Holes cost nothing: of each run of blocks (64 KiB, from the start of the file) that are all zeros only the length goes into the digest. So a hole
+ * and zeros that were written have the same digest, and that of a file without such a block is what xxh128sum prints.
+ *
  * Any thread may call. Nothing here decides what becomes of a damaged file. */
 #ifndef AMFS_DIGESTS_H
 #define AMFS_DIGESTS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -36,10 +40,23 @@ void digests_retime(struct digests_key key, uint64_t inode, int64_t was_ns, int6
  * another errno: the kernel does not say. `fd`: one that only reads. */
 int digests_writers(int fd);
 
-int digests_take(int fd, uint8_t digest[XXH3_BYTES]); /* of all of a file. 0 or an errno */
-/* The one that is known, or is taken now and kept. 0, an errno, or EAGAIN: it changed meanwhile. */
-int digests_learn(struct digests_key key, int fd, uint8_t digest[XXH3_BYTES]);
-enum digests_verdict digests_check(struct digests_key key, int fd);
+/* A digest that is being taken, of content that comes in order, in pieces of any size. */
+struct digests_run {
+    struct xxh3 hash;
+    uint64_t zeros; /* that came last and are not in the hash yet: whole blocks, and the start of this one */
+    size_t at; /* in this block */
+    bool other; /* something else than zeros has come of this block */
+};
+void digests_begin(struct digests_run *run);
+void digests_add(struct digests_run *run, const void *bytes, size_t count);
+void digests_add_zeros(struct digests_run *run, uint64_t count);
+void digests_end(struct digests_run *run, uint8_t digest[XXH3_BYTES]);
+
+/* Of all of a file. 0 or an errno; EAGAIN: it changes; ENOENT: it has no name any more; ECANCELED: *stop (NULL: nobody can stop it). */
+int digests_take(int fd, const atomic_bool *stop, uint8_t digest[XXH3_BYTES]);
+/* The one that is known, or is taken now and kept. 0 or an errno, likewise. */
+int digests_learn(struct digests_key key, int fd, const atomic_bool *stop, uint8_t digest[XXH3_BYTES]);
+enum digests_verdict digests_check(struct digests_key key, int fd, const atomic_bool *stop);
 
 /* In the background, in a thread of low priority, while somebody wants it so. */
 void digests_want(int by); /* + 1, or - 1: the last one ends the thread */

@@ -1,15 +1,14 @@
 /* What other nodes ask, and the answers. Whatever does not make sense closes the connection. */
+#include "common/extents.h"
 #include "fsio_internal.h"
+#include "transfer.h"
 
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { SEND_CHUNK = 4 << 20 };
 
 struct asking { /* one request on its way through here */
     struct fsio *io;
@@ -17,7 +16,7 @@ struct asking { /* one request on its way through here */
     uint64_t peer; /* a node, or a client */
     char *buffer; /* DATA_CHUNK */
     struct data_request request;
-    bool checked; /* READ_CHECKED, which is not in the request any more */
+    bool checked, holes; /* READ_CHECKED, READ_HOLES, which are not in the request any more */
 };
 
 static bool reply(struct asking *asking, int error, uint64_t value, const void *bytes, size_t count) {
@@ -43,33 +42,22 @@ static bool reply_stat(struct asking *asking, int error, const struct data_stat 
 /* Of what is asked for: a whole part, or a file of the store. */
 static int learn(struct asking *asking, int file, const struct stat *found, uint8_t digest[XXH3_BYTES]) {
     if (asking->request.ino != 0) return fsio_digest_learn(asking->io, asking->request.ino, asking->request.index, file, digest);
-    return digests_learn(digests_key_of(found), file, digest);
+    return digests_learn(digests_key_of(found), file, &asking->io->stopping, digest);
 }
 
-/* Of a part, or of a file of the store; `checked`: the digest goes before all of it, if there is one. */
-static bool send_file(struct asking *asking, int part, const struct stat *found, bool checked) {
+/* Of a part, or of a file of the store; its digest goes before all of it, if it is asked for and there is one. */
+static bool send_file(struct asking *asking, int part, const struct stat *found) {
     uint8_t head[REPLY_BYTES] = {0};
     uint64_t size = (uint64_t)found->st_size, offset = asking->request.offset, there = offset < size ? size - offset : 0;
     uint64_t count = there < asking->request.length ? there : asking->request.length;
-    off_t at = (off_t)offset, end = (off_t)(offset + count);
     uint8_t digest[XXH3_BYTES];
-    checked = checked && offset == 0 && count == size && learn(asking, part, found, digest) == 0;
-    put_le(head + 4, (found->st_mode & 07777) | (checked ? MODE_CHECKED : 0), 4);
-    put_le(head + 8, count, 8);
+    bool all = offset == 0 && count == size, holes = all && asking->holes && amfs_has_holes(found);
+    bool checked = all && asking->checked && learn(asking, part, found, digest) == 0;
+    put_le(head + 4, (found->st_mode & 07777) | (checked ? MODE_CHECKED : 0) | (holes ? MODE_HOLES : 0), 4);
+    put_le(head + 8, holes ? (uint64_t)found->st_blocks * 512 : count, 8);
     put_le(head + 16, size, 8);
     if (data_send(asking->fd, head, sizeof head, digest, checked ? sizeof digest : 0, count > 0) != 0) return false;
-    while (at < end) {
-        ssize_t sent = sendfile(asking->fd, part, &at, end - at < SEND_CHUNK ? (size_t)(end - at) : SEND_CHUNK);
-        if (sent < 0 && errno == EINTR) continue;
-        if (sent < 0) return false;
-        if (sent == 0) break; /* it became shorter meanwhile: zeros were promised */
-    }
-    if (at < end) memset(asking->buffer, 0, DATA_CHUNK);
-    for (; at < end; at += DATA_CHUNK) {
-        size_t piece = end - at < DATA_CHUNK ? (size_t)(end - at) : DATA_CHUNK;
-        if (data_send(asking->fd, asking->buffer, piece, NULL, 0, false) != 0) return false;
-    }
-    return true;
+    return (holes ? data_send_extents(asking->fd, part, size) : data_send_range(asking->fd, part, offset, count)) == 0;
 }
 
 /* The digest; or, if it is asked for that, whether the file is damaged. */
@@ -112,9 +100,7 @@ static bool answer_read(struct asking *asking) {
     if (looked_at && fsio_check(asking->io, part, request->ino, request->index, NULL) == DIGESTS_DAMAGED) {
         fine = reply(asking, EBADMSG, 0, NULL, 0);
     } else if (fstat(part, &found) == 0) {
-        uint64_t size = (uint64_t)found.st_size;
-        bool holes = request->flag == READ_DENSE && (uint64_t)found.st_blocks * 512 < size;
-        fine = holes ? reply(asking, 0, size, NULL, 0) : send_file(asking, part, &found, asking->checked);
+        fine = send_file(asking, part, &found);
     }
     close(part);
     return fine;
@@ -183,7 +169,7 @@ static bool answer_stored(struct asking *asking) {
     bool fine;
     if (error != 0) fine = reply(asking, error, 0, NULL, 0);
     else if (request->op == OP_DIGEST) fine = answer_digest(asking, file, &found, path);
-    else fine = send_file(asking, file, &found, asking->checked);
+    else fine = send_file(asking, file, &found);
     close(file);
     return fine;
 }
@@ -276,6 +262,10 @@ static bool answer_part(struct asking *asking) {
         return reply_stat(asking, error, &stat);
     case OP_DIGEST: return answer_part_digest(asking);
     case OP_SUM: error = fsio_stripes_sum(asking->io, request->ino, &stat); return reply_stat(asking, error, &stat);
+    case OP_NEXT:
+        if (request->index < 0) return false;
+        if (fsio_any_moving(asking->io)) return reply(asking, ESTALE, 0, NULL, 0);
+        return reply(asking, 0, fsio_stripes_next(asking->io, request->ino, (uint64_t)request->index), NULL, 0);
     case OP_TRIM:
         if (request->stripe == 0) return false;
         if (fsio_any_moving(asking->io)) return reply(asking, ESTALE, 0, NULL, 0);
@@ -291,17 +281,6 @@ static bool answer_part(struct asking *asking) {
 
 /* ── copies of stripes ── */
 
-static bool all_zero(const char *bytes, size_t count) { return count == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0); }
-
-static int put_all(int part, const char *from, size_t count, uint64_t at) {
-    for (size_t done = 0; done < count;) {
-        ssize_t put = pwrite(part, from + done, count - done, (off_t)(at + done));
-        if (put < 0 && errno != EINTR) return errno;
-        if (put > 0) done += (size_t)put;
-    }
-    return 0;
-}
-
 /* It grows beside the copy that is there, and takes its place when all of it has come. */
 static bool answer_whole_copy(struct asking *asking) {
     const struct data_request *request = &asking->request;
@@ -309,19 +288,14 @@ static bool answer_whole_copy(struct asking *asking) {
     char name[FSIO_NAME_BYTES];
     int part = fsio_fresh_open(io, request->ino, name), error = part < 0 ? -part : 0;
     uint8_t told[XXH3_BYTES], taken[XXH3_BYTES];
-    struct xxh3 hash;
+    struct digests_run run;
     bool digest = request->extra != 0, checked = request->extra == COPY_CHECKED;
+    const struct data_sink sink = {.file = part, .digest = checked ? &run : NULL, .failed = &error};
     bool came = !digest || data_receive(asking->fd, told, sizeof told) == 0;
-    xxh3_begin(&hash);
-    if (error == 0 && !fsio_room_or_make(io, request->length)) error = ENOSPC;
-    for (uint64_t done = 0; came && done < request->length;) {
-        size_t piece = request->length - done < DATA_CHUNK ? (size_t)(request->length - done) : DATA_CHUNK;
-        came = data_receive(asking->fd, asking->buffer, piece) == 0;
-        if (came && checked) xxh3_add(&hash, asking->buffer, piece);
-        if (came && error == 0 && !all_zero(asking->buffer, piece)) error = put_all(part, asking->buffer, piece, done);
-        done += piece;
-    }
-    xxh3_end(&hash, taken);
+    digests_begin(&run);
+    if (error == 0 && !fsio_room_or_make(io, request->offset)) error = ENOSPC;
+    if (came) came = data_receive_extents(asking->fd, &sink, request->length) == 0;
+    digests_end(&run, taken);
     if (came && checked && error == 0 && memcmp(told, taken, sizeof told) != 0) error = EBADMSG;
     if (part >= 0 && error == 0 && ftruncate(part, (off_t)request->length) != 0) error = errno;
     if (part >= 0)
@@ -420,7 +394,8 @@ bool fsio_answer(struct fsio *io, int fd, uint64_t peer, int lane, const uint8_t
     if (get_le(head + 2, 2) != 0) return false;
     if (asking.request.op == OP_READ) {
         asking.checked = (asking.request.flag & READ_CHECKED) != 0;
-        asking.request.flag &= (uint8_t)~READ_CHECKED;
+        asking.holes = (asking.request.flag & READ_HOLES) != 0;
+        asking.request.flag &= (uint8_t)~(READ_CHECKED | READ_HOLES);
     }
     if (asking.request.ino == 0) return lane == LANE_PARTS && answer_stored(&asking);
     if (peer >= DATA_CLIENTS_FROM) return false; /* parts and open files are for nodes */

@@ -5,6 +5,7 @@
  *
  * A node takes copies from the owner by its own table only, on a lane of their own: who takes one waits for no other node. */
 #include "fsio_internal.h"
+#include "transfer.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -67,23 +68,6 @@ static bool copies_of(struct fsio *io, uint64_t ino, uint64_t index, struct fsio
 /* What the owner's caller is told. A backup that cannot be reached, or has another table: the next table says who has the copies then. */
 static int passed(int error) { return error == 0 || error == ENOSPC || error == ECANCELED || error == ENODATA ? error : ESTALE; }
 
-static int send_part(struct data_link *link, int part, uint64_t size) {
-    enum { PIECE = 256 << 10 };
-    char *buffer = malloc(PIECE);
-    int error = buffer == NULL ? ENOMEM : 0;
-    for (uint64_t at = 0; error == 0 && at < size;) {
-        size_t count = size - at < PIECE ? (size_t)(size - at) : PIECE;
-        ssize_t got = pread(part, buffer, count, (off_t)at);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) error = errno;
-        if (got >= 0 && (size_t)got < count) memset(buffer + got, 0, count - (size_t)got);
-        if (error == 0) error = data_send(link->fd, buffer, count, NULL, 0, false);
-        at += count;
-    }
-    free(buffer);
-    return error;
-}
-
 /* All of a stripe, as it is here, in place of what is there. With its lock held. */
 static int send_whole(struct fsio *io, int32_t node, uint64_t ino, uint64_t index) {
     struct stat found = {0};
@@ -98,6 +82,7 @@ static int send_whole(struct fsio *io, int32_t node, uint64_t ino, uint64_t inde
                                    .flag = COPY_WHOLE,
                                    .ino = ino,
                                    .index = (int64_t)index,
+                                   .offset = (uint64_t)found.st_blocks * 512, /* that it takes */
                                    .length = (uint64_t)found.st_size,
                                    .extra = damaged ? COPY_DAMAGED
                                             : known ? COPY_CHECKED
@@ -109,7 +94,7 @@ static int send_whole(struct fsio *io, int32_t node, uint64_t ino, uint64_t inde
         bool used = link->used;
         error = data_ask(link, &request, NULL);
         if (error == 0 && known) error = data_send(link->fd, digest, sizeof digest, NULL, 0, true);
-        if (error == 0) error = send_part(link, part, request.length);
+        if (error == 0) error = data_send_extents(link->fd, part, request.length);
         if (error == 0) error = data_hear(link, &reply);
         if (error == 0 && reply.length != 0) error = EPROTO;
         data_link_put(&io->client, link, error != 0);
@@ -146,6 +131,7 @@ static int pass_on(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, c
         if (error != ENODATA) continue;
         error = send_whole(io, node, ino, index); /* it had nothing of the stripe yet */
         if (error == 0) error = send_change(io, node, copies.in_step[i], ino, index, at, from, count);
+        if (error == ENODATA) error = ESTALE; /* it has gone again: with another table, or cut. Nothing that a program could make of it */
     }
     return error;
 }

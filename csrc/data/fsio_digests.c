@@ -54,7 +54,7 @@ int fsio_digest_learn(struct fsio *io, uint64_t ino, int64_t index, int part, ui
     if (fstat(part, &before) != 0) return errno;
     if (digests_get(key, &before, digest)) return 0;
     if (index == FSIO_WHOLE && digests_writers(part) != 0) return EBUSY;
-    int error = digests_take(part, digest);
+    int error = digests_take(part, &io->stopping, digest);
     if (error != 0) return error;
     if (fstat(part, &after) != 0) return errno;
     bool same =
@@ -158,7 +158,8 @@ static enum digests_verdict look_at(struct fsio *io, int file, uint64_t ino, int
     struct stat found;
     if (path == NULL && is_written(io, ino, index)) return DIGESTS_UNKNOWN;
     if (path != NULL && fstat(file, &found) != 0) return DIGESTS_UNKNOWN;
-    enum digests_verdict verdict = digests_check(path == NULL ? fsio_digests_key(io, ino, index) : digests_key_of(&found), file);
+    enum digests_verdict verdict =
+        digests_check(path == NULL ? fsio_digests_key(io, ino, index) : digests_key_of(&found), file, &io->stopping);
     if (verdict == DIGESTS_DAMAGED && path == NULL && is_written(io, ino, index)) return DIGESTS_UNKNOWN;
     return verdict;
 }
@@ -193,15 +194,15 @@ int fsio_part_digest(struct fsio *io, uint64_t ino, uint8_t digest[XXH3_BYTES]) 
 struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino, uint64_t from) {
     uint64_t end = fsio_stripes_end(io, ino), size;
     struct fsio_checked found = {.next = from, .bad = -1};
-    for (; found.next < end && found.size < CHECKED_BYTES && found.bad < 0; found.next++) {
-        char name[FSIO_NAME_BYTES];
-        fsio_part_name(ino, (int64_t)found.next, name);
-        if (faccessat(io->root_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) continue;
-        enum digests_verdict verdict = fsio_check_part(io, ino, (int64_t)found.next, &size);
+    while (found.next < end && found.size < CHECKED_BYTES && found.bad < 0) {
+        uint64_t index = fsio_stripes_next(io, ino, found.next);
+        found.next = index < end ? index + 1 : end;
+        if (index >= end) break;
+        enum digests_verdict verdict = fsio_check_part(io, ino, (int64_t)index, &size);
         found.stripes++;
         found.size += size;
         found.unknown += verdict == DIGESTS_UNKNOWN;
-        if (verdict == DIGESTS_DAMAGED) found.bad = (int64_t)found.next;
+        if (verdict == DIGESTS_DAMAGED) found.bad = (int64_t)index;
     }
     found.more = found.next < end;
     return found;

@@ -305,6 +305,8 @@ int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index,
 int fsio_whole_open(struct fsio *io, uint64_t ino, enum part_use use, bool *spilled);
 void fsio_fresh_name(struct fsio *io, uint64_t ino, char *to); /* that is no part's */
 uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino); /* highest index of a stripe that may be here, + 1 */
+uint64_t fsio_stripes_next(struct fsio *io, uint64_t ino,
+                           uint64_t from); /* lowest index of one here, from that on; UINT64_MAX: there is none */
 int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum); /* of those here: how many in size, blocks, newest times */
 void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
 /* A part that grows under another name, and its end: it gets the part's name, or is gone if `error` is not 0. Answers errors. */
@@ -385,6 +387,8 @@ int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, bool copied, 
                     size_t count); /* of this node; ESTALE: it is not */
 int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
                      size_t count); /* likewise; asks for no limit */
+/* The lowest index of a stripe that is anywhere, from `index` on, as far as `last`; above that: there is none. 0 or an errno. */
+int fsio_next_stripe(struct fsio *io, uint64_t ino, uint64_t index, uint64_t last, bool copied, uint64_t *next);
 int fsio_segments_read(struct fsio *io, uint64_t ino, bool copied, const struct fsio_segment *segments, size_t count);
 int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t size, uint64_t old);
 uint64_t fsio_part_growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count); /* how many bytes longer it becomes */

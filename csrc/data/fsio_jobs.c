@@ -1,4 +1,5 @@
 /* Work in the background: copies from other nodes, changes of layout, deletion everywhere. Each job ends in one event. */
+#include "common/watch.h"
 #include "fsio_internal.h"
 #include "newfile.h"
 
@@ -41,13 +42,29 @@ struct fsio_job {
     int32_t nodes[];
 };
 
+static const char *const names[] = {
+    [JOB_FETCH] = "a copy here of file",
+    [JOB_FETCH_PART] = "a stripe moving here of file",
+    [JOB_FETCH_COPY] = "a copy here of a stripe of file",
+    [JOB_MEND] = "the mending of a stripe of file",
+    [JOB_PUSH] = "a copy elsewhere of a stripe of file",
+    [JOB_RESTRIPE] = "the laying in stripes of file",
+    [JOB_GATHER] = "the gathering of file",
+    [JOB_DELETE] = "the deletion everywhere of file",
+    [JOB_DROP_STRIPES] = "the deletion of the stripes of file",
+    [JOB_DROP_FILE] = "the closing of file",
+    [JOB_CALL] = "work in the background",
+    [JOB_REMOVE] = "the removal of the bytes of file",
+    [JOB_FETCH_STORED] = "a fetch of a file of a run",
+};
+
 enum { FETCHERS = 2 };
 
 /* ── copying a part here ── */
 
 static bool make_room(void *context, uint64_t bytes) { return fsio_room_or_make(context, bytes); }
 
-/* `size`: of the part, UINT64_MAX: not known before; then it is known. *holes: no bytes have come, for it has holes. */
+/* `size`: of the part, UINT64_MAX: not known before; then it is known. */
 static int fetch_into(struct fsio *io, int32_t from, const struct data_request *request, int part, uint64_t *size,
                       struct data_fetch *fetch) {
     *fetch = (struct data_fetch){.request = *request, .file = part, .size = *size, .room = make_room, .context = io};
@@ -56,71 +73,27 @@ static int fetch_into(struct fsio *io, int32_t from, const struct data_request *
     return error;
 }
 
-/* What there is between its holes. */
-static int fetch_pieces(struct fsio *io, const struct fsio_job *job, int part, uint64_t size) {
-    struct data_reply reply;
-    int error = 0;
-    for (uint64_t at = 0; at < size && error == 0;) {
-        struct data_request seek = {.op = OP_SEEK, .flag = SEEK_DATA, .ino = job->ino, .index = job->index, .offset = at};
-        error = data_call(&io->client, job->from, LANE_PARTS, &seek, NULL, &reply, NULL, 0);
-        if (error == ENXIO) return 0; /* nothing but a hole is left */
-        if (error != 0) break;
-        struct data_request read = {.op = OP_READ, .flag = READ_THERE, .ino = job->ino, .index = job->index, .offset = reply.value};
-        seek.flag = SEEK_HOLE;
-        seek.offset = reply.value;
-        error = data_call(&io->client, job->from, LANE_PARTS, &seek, NULL, &reply, NULL, 0);
-        if (error == 0 && (reply.value <= read.offset || reply.value > size)) error = ESTALE;
-        if (error != 0) break;
-        read.length = reply.value - read.offset;
-        at = reply.value;
-        struct data_fetch fetch;
-        error = fetch_into(io, job->from, &read, part, &size, &fetch);
-    }
-    return error;
-}
-
-/* What came in pieces has the digest that it has there? Pieces that were damaged on their way are an error; who asks will try again. */
-static int check_pieces(struct fsio *io, const struct fsio_job *job, const struct data_request *request, int part,
-                        struct data_fetch *fetch) {
-    uint8_t told[XXH3_BYTES];
-    if (ftruncate(part, (off_t)job->size) != 0) return errno;
-    int error = data_fetch_digest(&io->client, job->from, request, told);
-    if (error == EAGAIN) return ESTALE;
-    if (error == EBUSY) return 0; /* it is being written there: nobody can say */
-    if (error == 0) error = digests_take(part, fetch->digest);
-    fetch->checked = error == 0 && memcmp(told, fetch->digest, sizeof told) == 0;
-    if (error != 0 || fetch->checked) return error;
-    error = data_fetch_suspect(&io->client, job->from, request);
-    return error == 0 ? EIO : error;
-}
-
 /* A stripe that is damaged there moves all the same, with the digest that it should have. So the damage is known here, too. */
 static int fetch_damaged(struct fsio *io, struct fsio_job *job, struct data_request request, int part, struct data_fetch *fetch) {
     uint8_t digest[XXH3_BYTES];
-    request.flag = READ_DENSE;
+    request.flag &= (uint8_t)~READ_CHECKED;
     job->size = UINT64_MAX;
     int error = data_fetch_digest(&io->client, job->from, &request, digest);
     if (error == 0) error = fetch_into(io, job->from, &request, part, &job->size, fetch);
-    if (error == 0 && fetch->holes) error = fetch_pieces(io, job, part, job->size);
-    if (error == 0 && ftruncate(part, (off_t)job->size) != 0) error = errno;
     memcpy(fetch->digest, digest, sizeof digest);
     fetch->checked = true;
     return error;
 }
 
 static int run_fetch(struct fsio *io, struct fsio_job *job) {
-    struct data_request request = {.op = OP_READ, .flag = READ_DENSE, .ino = job->ino, .index = job->index, .length = INT64_MAX};
+    uint8_t flag = READ_THERE | READ_HOLES | READ_CHECKED;
+    struct data_request request = {.op = OP_READ, .flag = flag, .ino = job->ino, .index = job->index, .length = INT64_MAX};
     struct data_reply reply;
     char name[FSIO_NAME_BYTES];
     int part = fsio_fresh_open(io, job->ino, name);
     if (part < 0) return -part;
     struct data_fetch fetch;
-    request.flag |= READ_CHECKED;
     int error = fetch_into(io, job->from, &request, part, &job->size, &fetch);
-    if (error == 0 && fetch.holes) {
-        error = fetch_pieces(io, job, part, job->size);
-        if (error == 0) error = check_pieces(io, job, &request, part, &fetch);
-    }
     if (error == EBADMSG && job->index != FSIO_WHOLE && job->kind != JOB_MEND) error = fetch_damaged(io, job, request, part, &fetch);
     error = fsio_fresh_end(io, part, name, job->ino, job->index, fetch.checked ? fetch.digest : NULL, error);
     if (error == 0 && (job->kind == JOB_FETCH_COPY || job->kind == JOB_MEND)) return fsio_mark_copied(io, job->ino, (uint64_t)job->index);
@@ -225,10 +198,12 @@ static void *work(void *argument) {
         if (workers->jobs == NULL) workers->tail = &workers->jobs;
         pthread_mutex_unlock(&workers->lock);
         bool stopped = atomic_load(&io->stopping);
+        struct watch_entry watched = amfs_watch_begin(names[job->kind], job->ino);
         if (job->kind == JOB_DROP_FILE) fsio_file_drop(job->file);
         if (job->kind == JOB_CALL && !stopped) job->act(job->context);
         if (job->kind == JOB_REMOVE) fsio_removed_later(io, job->ino, (unsigned)job->index);
         finish(io, job, stopped || is_silent(job) ? ECANCELED : run(io, job));
+        amfs_watch_end(watched);
         pthread_mutex_lock(&workers->lock);
     }
     pthread_mutex_unlock(&workers->lock);

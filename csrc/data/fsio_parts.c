@@ -310,6 +310,31 @@ int fsio_stripes_delete(struct fsio *io, uint64_t ino, uint64_t from) {
     return removal.error;
 }
 
+struct nearest {
+    uint64_t ino, from, found;
+};
+
+static bool come_near(void *context, int directory, const char *name, uint64_t ino, int64_t index) {
+    struct nearest *nearest = context;
+    (void)directory;
+    (void)name;
+    uint64_t here = (uint64_t)index;
+    if (ino == nearest->ino && index >= 0 && here >= nearest->from && here < nearest->found) nearest->found = here;
+    return true;
+}
+
+uint64_t fsio_stripes_next(struct fsio *io, uint64_t ino, uint64_t from) {
+    uint64_t end = fsio_stripes_end(io, ino), probed = end > from && end - from > PROBE_MAX ? from + PROBE_MAX : end;
+    char name[FSIO_NAME_BYTES];
+    for (uint64_t i = from; i < probed; i++) {
+        fsio_part_name(ino, (int64_t)i, name);
+        if (faccessat(io->root_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) return i;
+    }
+    struct nearest nearest = {ino, probed, UINT64_MAX};
+    if (probed < end) walk_directory(io, (unsigned)(ino & 0xff), come_near, &nearest);
+    return nearest.found;
+}
+
 static void sum_one(struct data_stat *sum, int directory, const char *name) {
     struct data_stat one;
     struct stat found;

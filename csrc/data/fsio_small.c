@@ -9,10 +9,10 @@
 enum { SMALL_BLOCK = 4096 }; /* a part takes room in such steps */
 
 static void digest_of(const uint8_t *bytes, size_t size, uint8_t digest[XXH3_BYTES]) {
-    struct xxh3 state;
-    xxh3_begin(&state);
-    xxh3_add(&state, bytes, size);
-    xxh3_end(&state, digest);
+    struct digests_run run;
+    digests_begin(&run);
+    digests_add(&run, bytes, size);
+    digests_end(&run, digest);
 }
 
 /* Are these not the bytes that were written? Then there is damage, or a writer has come: the long way finds out. */

@@ -1,6 +1,7 @@
 /* Whole parts on a disk, when memory is full. In the place of such a part stands a symbolic link to a file in the spill directory, whose name ends in
  * the digest of its content. The link leads over another one in the root, and so is short: a long one takes a page of memory, or a huge one. A part goes there when nobody has it open, in one step: whoever opens it finds the part or the link. It is read where it
  * lies, and comes back before it is changed. Which parts go is decided elsewhere. */
+#include "common/extents.h"
 #include "fsio_internal.h"
 
 #include <fcntl.h>
@@ -116,24 +117,24 @@ static int put_all(int fd, const char *from, size_t count, off_t at) {
 /* All of it, with the digest of what was read, and its times. */
 static int copy_all(struct fsio *io, int from, int to, const struct stat *found, uint8_t digest[XXH3_BYTES]) {
     struct timespec times[2] = {found->st_atim, found->st_mtim};
-    struct xxh3 hash;
+    struct digests_run run;
     off_t at = 0;
     int error = 0;
     char *buffer = malloc(COPY_BYTES);
     if (buffer == NULL) return ENOMEM;
-    xxh3_begin(&hash);
+    digests_begin(&run);
     while (error == 0) {
         ssize_t got = pread(from, buffer, COPY_BYTES, at);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) error = errno;
         if (got <= 0) break;
         if (atomic_load(&io->stopping)) error = ECANCELED;
-        xxh3_add(&hash, buffer, (size_t)got);
+        digests_add(&run, buffer, (size_t)got);
         if (error == 0) error = put_all(to, buffer, (size_t)got, at);
         at += got;
     }
     free(buffer);
-    xxh3_end(&hash, digest);
+    digests_end(&run, digest);
     if (error == 0 && at != found->st_size) error = EAGAIN; /* it is being changed, or the disk has lost some of it */
     if (error == 0 && futimens(to, times) != 0) error = errno;
     return error;
@@ -150,7 +151,7 @@ static bool is_same(const struct stat *was, const struct stat *is) {
 }
 
 static bool may_go(const struct stat *found) {
-    bool sparse = (uint64_t)found->st_blocks * 512 < (uint64_t)found->st_size; /* the disk would have to hold its holes */
+    bool sparse = amfs_has_holes(found); /* the disk would have to hold its holes */
     return S_ISREG(found->st_mode) && found->st_nlink == 1 && !sparse && found->st_size > 0;
 }
 

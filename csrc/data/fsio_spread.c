@@ -1,4 +1,5 @@
 /* From one layout to the other: a whole file to stripes at their owners, stripes to a whole file here. */
+#include "common/extents.h"
 #include "fsio_internal.h"
 
 #include <fcntl.h>
@@ -19,15 +20,51 @@ enum {
 
 /* ── spreading ── */
 
+struct stripes {
+    uint64_t *index;
+    size_t count, room;
+};
+
 struct spread {
     struct fsio_file *file;
     int whole;
-    uint64_t size, stripes;
-    bool *sent;     /* by stripe: another node has it, by the table as it was then */
-    uint64_t freed; /* stripes before this one that were sent take no room here any more */
+    uint64_t size;
+    struct stripes sent, kept; /* that have data: those that another node has, by the table as it was then, and the others */
+    size_t freed; /* of those sent take no room here any more */
     char *buffer;   /* COPY_BYTES */
     uint64_t since; /* what is known to be lost when it begins */
 };
+
+static int add_stripe(struct stripes *stripes, uint64_t index) {
+    if (stripes->count == stripes->room) {
+        size_t room = stripes->room == 0 ? 64 : 2 * stripes->room;
+        uint64_t *larger = realloc(stripes->index, room * sizeof *larger);
+        if (larger == NULL) return ENOMEM;
+        stripes->index = larger;
+        stripes->room = room;
+    }
+    stripes->index[stripes->count++] = index;
+    return 0;
+}
+
+/* Whose each stripe is that has data. Those of holes, however many, are nobody's. */
+static int deal(struct spread *spread) {
+    const struct fsio_file *file = spread->file;
+    uint64_t from, to;
+    int error = 0;
+    for (uint64_t at = 0; error == 0 && at < spread->size;) {
+        error = amfs_next_extent(spread->whole, at, spread->size, &from, &to);
+        if (error != 0 || from >= spread->size) break;
+        at = from;
+        while (error == 0 && at < to) {
+            uint64_t index = at / file->stripe;
+            bool ours = fsio_stripe_owner(file->io, file->ino, index) == file->io->node;
+            error = add_stripe(ours ? &spread->kept : &spread->sent, index);
+            at = (index + 1) * file->stripe;
+        }
+    }
+    return error;
+}
 
 /* The next piece of stripe `index` that holds data, from `*at` on. False: there is none any more. */
 static bool next_piece(const struct spread *spread, uint64_t index, uint64_t *at, size_t *count) {
@@ -74,9 +111,8 @@ static void pause_a_moment(void) {
 
 /* The room of one more stripe that another node has. False: all of it was given back. */
 static bool free_sent(struct spread *spread) {
-    while (spread->freed < spread->stripes && !spread->sent[spread->freed]) spread->freed++;
-    if (spread->freed == spread->stripes) return false;
-    punch(spread, spread->freed++ * spread->file->stripe, spread->file->stripe);
+    if (spread->freed == spread->sent.count) return false;
+    punch(spread, spread->sent.index[spread->freed++] * spread->file->stripe, spread->file->stripe);
     return true;
 }
 
@@ -119,10 +155,7 @@ static int keep_stripe(struct spread *spread, uint64_t index) {
 static int send_all(struct spread *spread) {
     struct fsio_file *file = spread->file;
     int error = 0;
-    for (uint64_t i = 0; i < spread->stripes && error == 0; i++) {
-        spread->sent[i] = fsio_stripe_owner(file->io, file->ino, i) != file->io->node;
-        if (spread->sent[i]) error = send_stripe(spread, i);
-    }
+    for (size_t i = 0; i < spread->sent.count && error == 0; i++) error = send_stripe(spread, spread->sent.index[i]);
     if (error == 0 && fsio_stripes_lost(file->io, file->ino, file->stripe, file->copied, 0, spread->size, spread->since))
         error = EIO; /* with a node that had taken some */
     if (error != 0) (void)fsio_stripes_trim(file->io, file->ino, file->stripe, file->copied, 0, spread->size);
@@ -133,8 +166,7 @@ static int send_all(struct spread *spread) {
 static int keep_all(struct spread *spread) {
     struct fsio_file *file = spread->file;
     int error = 0;
-    for (uint64_t i = 0; i < spread->stripes && error == 0; i++)
-        if (!spread->sent[i]) error = keep_stripe(spread, i);
+    for (size_t i = 0; i < spread->kept.count && error == 0; i++) error = keep_stripe(spread, spread->kept.index[i]);
     if (error == 0) return 0;
     fsio_whole_remove(file->io, file->ino);
     fsio_local_lose(file);
@@ -147,13 +179,13 @@ static int spread_open(struct spread *spread, struct stat *found) {
     if (fstat(spread->whole, found) != 0) return errno;
     spread->since = atomic_load(&file->io->lost_version);
     spread->size = (uint64_t)found->st_size;
-    spread->stripes = (spread->size + file->stripe - 1) / file->stripe;
     spread->buffer = malloc(COPY_BYTES);
-    spread->sent = calloc(spread->stripes + 1, sizeof *spread->sent);
-    int error = spread->buffer == NULL || spread->sent == NULL ? ENOMEM : send_all(spread);
+    int error = spread->buffer == NULL ? ENOMEM : deal(spread);
+    if (error == 0) error = send_all(spread);
     if (error == 0) error = keep_all(spread);
     free(spread->buffer);
-    free(spread->sent);
+    free(spread->sent.index);
+    free(spread->kept.index);
     return error;
 }
 
@@ -199,8 +231,6 @@ int fsio_spread(struct fsio_file *file, bool tell) {
 
 /* ── gathering ── */
 
-static bool all_zero(const char *bytes, size_t count) { return count == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0); }
-
 static int put_piece(struct fsio *io, int part, const char *from, size_t count, uint64_t at) {
     int tries = 0;
     for (size_t done = 0; done < count;) {
@@ -216,8 +246,15 @@ static int put_piece(struct fsio *io, int part, const char *from, size_t count, 
 static int gather_into(struct fsio *io, int whole, char *buffer, uint64_t ino, uint32_t stripe, uint64_t size) {
     enum { SEGMENTS = 256 };
     struct fsio_segment segments[SEGMENTS];
+    bool copied = fsio_is_copied(io, ino), sparse = true;
     for (uint64_t offset = 0; offset < size;) {
+        uint64_t next = 0, last = (size - 1) / stripe;
         size_t used = 0, filled = 0;
+        int error = sparse ? fsio_next_stripe(io, ino, offset / stripe, last, copied, &next) : 0;
+        if (error != 0) return error;
+        if (next > last) break; /* nothing but a hole is left */
+        if (offset < next * stripe) offset = next * stripe;
+        sparse = true;
         if (atomic_load(&io->stopping)) return ECANCELED;
         while (used < SEGMENTS && filled < GATHER_BYTES && offset + filled < size) {
             uint64_t place = offset + filled, left = stripe - place % stripe;
@@ -226,10 +263,13 @@ static int gather_into(struct fsio *io, int whole, char *buffer, uint64_t ino, u
             segments[used++] = (struct fsio_segment){place / stripe, place % stripe, buffer + filled, count};
             filled += count;
         }
-        int error = fsio_segments_read(io, ino, fsio_is_copied(io, ino), segments, used);
+        if (!fsio_room(io, filled)) return ENOSPC;
+        error = fsio_segments_read(io, ino, copied, segments, used);
         for (size_t i = 0; i < used && error == 0; i++) { /* holes stay holes */
             uint64_t place = segments[i].index * stripe + segments[i].at;
-            if (!all_zero(segments[i].to, segments[i].count)) error = put_piece(io, whole, segments[i].to, segments[i].count, place);
+            if (amfs_all_zero(segments[i].to, segments[i].count)) continue;
+            error = put_piece(io, whole, segments[i].to, segments[i].count, place);
+            sparse = false;
         }
         if (error != 0) return error;
         offset += filled;
@@ -252,7 +292,6 @@ static bool own_stripes_are_fine(struct fsio *io, uint64_t ino) {
 int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t since) {
     char name[FSIO_NAME_BYTES];
     if (stripe == 0) return EINVAL;
-    if (!fsio_room(io, size)) return ENOSPC;
     char *buffer = malloc(GATHER_BYTES);
     int whole = buffer == NULL ? -ENOMEM : fsio_fresh_open(io, ino, name);
     int error = whole < 0 ? -whole : gather_into(io, whole, buffer, ino, stripe, size);

@@ -10,7 +10,6 @@
 
 enum {
     STALE_WAIT_MS = 20, /* the owner has a newer table than we, or we than it, or the partition moves */
-    SEEK_STRIPES = 1024, /* asked about in one seek: after so many holes the rest is called data */
     MEND_MS = 3000, /* so long a reader waits until a damaged stripe has been mended by its copy */
     SUM_MS = 1000, /* how old the sum of a file's blocks may be */
     BATCH = 64, /* segments asked for at once */
@@ -251,6 +250,37 @@ static int32_t *owners_of(struct fsio *io, uint64_t ino, uint64_t first, uint64_
     return owners;
 }
 
+static int next_once(struct fsio *io, uint64_t ino, uint64_t index, uint64_t last, bool copied, uint64_t *next) {
+    struct data_request request = {.op = OP_NEXT, .ino = ino, .index = (int64_t)index};
+    struct data_reply reply;
+    size_t count;
+    int error = 0;
+    int32_t *owners = owners_of(io, ino, index, last, &count);
+    if (owners == NULL) return ENOMEM;
+    *next = UINT64_MAX;
+    for (size_t i = 0; i < count && error == 0; i++) {
+        if (owners[i] == io->node) {
+            if (fsio_any_moving(io)) error = ESTALE;
+            else reply.value = fsio_stripes_next(io, ino, index);
+        } else {
+            error = data_call(&io->client, owners[i], LANE_PARTS, &request, NULL, &reply, NULL, 0);
+        }
+        error = until_next_table(io, owners[i], copied, error);
+        if (error == 0 && reply.value < *next) *next = reply.value;
+    }
+    free(owners);
+    return error;
+}
+
+int fsio_next_stripe(struct fsio *io, uint64_t ino, uint64_t index, uint64_t last, bool copied, uint64_t *next) {
+    int waited = 0, error = 0;
+    *next = UINT64_MAX;
+    if (index > last) return 0;
+    do error = next_once(io, ino, index, last, copied, next);
+    while (error == ESTALE && wait_for_table(io, &waited));
+    return error == ESTALE ? EIO : error;
+}
+
 static int trim_once(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t size, uint64_t old) {
     struct data_request request = {.op = OP_TRIM, .ino = ino, .index = FSIO_WHOLE, .stripe = stripe, .offset = size};
     struct data_reply reply;
@@ -294,23 +324,35 @@ int fsio_striped_truncate(struct fsio_file *file, uint64_t size) {
     return 0;
 }
 
-static int punch(struct fsio_file *file, uint64_t offset, uint64_t end) {
+static int punch_stripe(struct fsio_file *file, uint64_t index, uint64_t at, uint64_t count) {
     struct fsio *io = file->io;
+    struct data_request request = {.op = OP_PUNCH, .ino = file->ino, .index = (int64_t)index, .offset = at, .length = count};
     struct data_reply reply;
-    int error = 0, waited = 0;
-    while (offset < end && error == 0) {
-        uint64_t index = offset / file->stripe, at = offset % file->stripe;
-        uint64_t count = file->stripe - at < end - offset ? file->stripe - at : end - offset;
+    int error, waited = 0;
+    do {
         int32_t owner = fsio_stripe_owner(io, file->ino, index);
-        struct data_request request = {.op = OP_PUNCH, .ino = file->ino, .index = (int64_t)index, .offset = at, .length = count};
         if (owner < 0) error = EIO;
         else if (owner == io->node) error = fsio_copied_punch(io, file->ino, (int64_t)index, at, count);
         else error = data_call(&io->client, owner, LANE_PARTS, &request, NULL, &reply, NULL, 0);
         error = until_next_table(io, owner, file->copied, error);
-        if (error == ESTALE && wait_for_table(io, &waited)) error = 0;
-        else offset += count;
-    }
+    } while (error == ESTALE && wait_for_table(io, &waited));
     return error == ESTALE ? EIO : error;
+}
+
+/* Of the stripes that are there, few as they may be. */
+static int punch(struct fsio_file *file, uint64_t offset, uint64_t end) {
+    uint64_t stripe = file->stripe, last = end == 0 ? 0 : (end - 1) / stripe;
+    int error = 0;
+    for (unsigned turn = 0; error == 0 && offset < end; turn++) {
+        uint64_t index = offset / stripe;
+        if (turn % BATCH == 0) error = fsio_next_stripe(file->io, file->ino, index, last, file->copied, &index);
+        if (error != 0 || index > last) break;
+        if (offset < index * stripe) offset = index * stripe;
+        uint64_t at = offset % stripe, count = stripe - at < end - offset ? stripe - at : end - offset;
+        error = punch_stripe(file, index, at, count);
+        offset += count;
+    }
+    return error;
 }
 
 int fsio_striped_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length) {
@@ -350,22 +392,23 @@ static int seek_stripe(struct fsio_file *file, uint64_t index, uint64_t at, int 
 
 int fsio_striped_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found) {
     fsio_striped_settle(file);
-    uint64_t size = atomic_load(&file->size);
+    uint64_t size = atomic_load(&file->size), index, position = 0;
     if (offset >= size) return ENXIO;
-    for (int asked = 0; offset < size; asked++) {
-        uint64_t index = offset / file->stripe, at = offset % file->stripe, position = at;
-        int error = whence == SEEK_DATA && asked >= SEEK_STRIPES ? 0 : seek_stripe(file, index, at, whence, &position);
+    while (offset < size) {
+        index = offset / file->stripe;
+        int error = seek_stripe(file, index, offset % file->stripe, whence, &position);
         if (error != 0 && error != ENXIO) return error;
-        if (whence == SEEK_HOLE && error == ENXIO) position = at;
-        if (error == 0 || whence == SEEK_HOLE) {
-            if (position < file->stripe) {
-                position += index * file->stripe;
-                if (position >= size && whence == SEEK_DATA) return ENXIO;
-                *found = position < size ? position : size;
-                return 0;
-            }
+        if (whence == SEEK_HOLE && error == ENXIO) position = offset % file->stripe;
+        if ((error == 0 || whence == SEEK_HOLE) && position < file->stripe) {
+            position += index * file->stripe;
+            if (position >= size && whence == SEEK_DATA) return ENXIO;
+            *found = position < size ? position : size;
+            return 0;
         }
-        offset = (index + 1) * file->stripe;
+        uint64_t last = (size - 1) / file->stripe;
+        if (whence == SEEK_HOLE) index++;
+        else if ((error = fsio_next_stripe(file->io, file->ino, index + 1, last, file->copied, &index)) != 0) return error;
+        offset = index > last ? size : index * file->stripe;
     }
     *found = size;
     return whence == SEEK_HOLE ? 0 : ENXIO;

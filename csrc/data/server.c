@@ -3,6 +3,7 @@
  * The listener keeps a connection until its other side has proved that it has the session's key, and is a member or a client. From then on
  * the connection waits in the epoll set of its lane until something is asked. Each lane has threads of its own, as many as are busy at
  * once up to a limit. */
+#include "common/watch.h"
 #include "fsio_internal.h"
 
 #include <stdio.h>
@@ -99,8 +100,11 @@ static bool attend(struct data_server *server, const struct connection *connecti
         if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
         if (got <= 0) return false;
         if (got < (ssize_t)sizeof request && data_receive(connection->fd, request + got, sizeof request - (size_t)got) != 0) return false;
-        if (atomic_load(&io->stopping) || !fsio_answer(io, connection->fd, connection->peer, connection->lane, request, buffer))
-            return false;
+        if (atomic_load(&io->stopping)) return false;
+        struct watch_entry watched = amfs_watch_begin("an answer to another node about file", get_le(request + 8, 8));
+        bool fine = fsio_answer(io, connection->fd, connection->peer, connection->lane, request, buffer);
+        amfs_watch_end(watched);
+        if (!fine) return false;
     }
     return true;
 }

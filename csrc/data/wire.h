@@ -3,7 +3,8 @@
  * Requests               u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; of WRITEs: the bytes
  * and, in order, answers u32 errno, u32 mode, u64 bytes that follow, u64 value; the bytes
  * A READ with READ_CHECKED of all of a file, or of a stripe, is answered with MODE_CHECKED in the mode, and its digest (digests.h) before its
- * bytes.
+ * bytes. A READ with READ_HOLES of all of a file that has holes is answered with MODE_HOLES: `bytes that follow` is what it takes, and what follows
+ * are extents (transfer.h).
  *
  * Files are asked for on the first lane: parts of files, and files of the runs' store by their path (then ino is 0, and `extra` bytes of
  * the path follow the request). Files that are open for writing at a node are asked for on the second: the first never waits for a third
@@ -36,7 +37,7 @@ enum {
 
 enum data_op {
     /* Part, or file of the store: offset, length; answers its mode, and its size as value. Of a part, flag 1: a stripe that is not there is
-     * ENOENT, else it is zeros; 2: likewise, and of a part with holes no bytes come. */
+     * ENOENT, else it is zeros. */
     OP_READ = 1,
     OP_WRITE, /* stripe: offset, length, bytes; flag 1: its copies, too */
     OP_STAT, /* part */
@@ -48,6 +49,7 @@ enum data_op {
      * nobody can say. */
     OP_DIGEST,
     OP_SUM, /* all stripes there: count in size, blocks, newest times */
+    OP_NEXT, /* the lowest index of a stripe there, from index on; value: it, UINT64_MAX: there is none */
     OP_COPY, /* stripe: offset, length, bytes, flag: enum data_copy */
     OP_USE = 32, /* file: this node has from now on so many readers (offset) and writers (length) of it */
     OP_FILE_READ, /* offset, length */
@@ -59,10 +61,12 @@ enum data_op {
     OP_FILE_FLUSH,
 };
 
-enum { READ_ANY = 0, READ_THERE = 1, READ_DENSE = 2, READ_CHECKED = 0x80 }; /* flags of OP_READ; the last one beside the others */
+enum { READ_ANY = 0, READ_THERE = 1, READ_HOLES = 0x40, READ_CHECKED = 0x80 }; /* flags of OP_READ; the last two beside the others */
 #define MODE_CHECKED 0x80000000u
+#define MODE_HOLES 0x40000000u
 
-/* Of OP_COPY: a change of a stripe that may not be there (then ENODATA), one where all stripes are, all of a stripe. Before all of one its
+/* Of OP_COPY: a change of a stripe that may not be there (then ENODATA), one where all stripes are, all of a stripe (as extents, `length` is its
+ * size). Before all of one its
  * digest comes with an `extra` of COPY_CHECKED (EBADMSG if what comes after it is something else) or COPY_DAMAGED (it is). */
 enum data_copy { COPY_CHANGE = 0, COPY_IN_STEP, COPY_WHOLE };
 

@@ -1,4 +1,5 @@
 /* A mount's life, its loop and its greeting. */
+#include "common/watch.h"
 #include "fuse_internal.h"
 #include "metadata/peer_meta.h"
 
@@ -312,6 +313,45 @@ static void (*const handlers[WIRE_OPCODES])(struct call *call) = {
     [WIRE_RELEASEDIR] = do_nothing,
 };
 
+static const char *const opcode_names[WIRE_OPCODES] = {
+    [WIRE_INIT] = "a request of a mount (init) about file",
+    [WIRE_DESTROY] = "a request of a mount (destroy) about file",
+    [WIRE_LOOKUP] = "a request of a mount (lookup) about file",
+    [WIRE_FORGET] = "a request of a mount (forget) about file",
+    [WIRE_BATCH_FORGET] = "a request of a mount (batch_forget) about file",
+    [WIRE_GETATTR] = "a request of a mount (getattr) about file",
+    [WIRE_SETATTR] = "a request of a mount (setattr) about file",
+    [WIRE_READLINK] = "a request of a mount (readlink) about file",
+    [WIRE_MKNOD] = "a request of a mount (mknod) about file",
+    [WIRE_MKDIR] = "a request of a mount (mkdir) about file",
+    [WIRE_SYMLINK] = "a request of a mount (symlink) about file",
+    [WIRE_CREATE] = "a request of a mount (create) about file",
+    [WIRE_UNLINK] = "a request of a mount (unlink) about file",
+    [WIRE_RMDIR] = "a request of a mount (rmdir) about file",
+    [WIRE_RENAME] = "a request of a mount (rename) about file",
+    [WIRE_RENAME2] = "a request of a mount (rename2) about file",
+    [WIRE_LINK] = "a request of a mount (link) about file",
+    [WIRE_SETXATTR] = "a request of a mount (setxattr) about file",
+    [WIRE_GETXATTR] = "a request of a mount (getxattr) about file",
+    [WIRE_LISTXATTR] = "a request of a mount (listxattr) about file",
+    [WIRE_REMOVEXATTR] = "a request of a mount (removexattr) about file",
+    [WIRE_STATFS] = "a request of a mount (statfs) about file",
+    [WIRE_OPEN] = "a request of a mount (open) about file",
+    [WIRE_RELEASE] = "a request of a mount (release) about file",
+    [WIRE_READ] = "a request of a mount (read) about file",
+    [WIRE_WRITE] = "a request of a mount (write) about file",
+    [WIRE_LSEEK] = "a request of a mount (lseek) about file",
+    [WIRE_FALLOCATE] = "a request of a mount (fallocate) about file",
+    [WIRE_COPY_FILE_RANGE] = "a request of a mount (copy_file_range) about file",
+    [WIRE_FLUSH] = "a request of a mount (flush) about file",
+    [WIRE_FSYNC] = "a request of a mount (fsync) about file",
+    [WIRE_FSYNCDIR] = "a request of a mount (fsyncdir) about file",
+    [WIRE_OPENDIR] = "a request of a mount (opendir) about file",
+    [WIRE_READDIR] = "a request of a mount (readdir) about file",
+    [WIRE_READDIRPLUS] = "a request of a mount (readdirplus) about file",
+    [WIRE_RELEASEDIR] = "a request of a mount (releasedir) about file",
+};
+
 /* What such a request has done somebody relies on when it is answered. (That a file was opened or closed is told to the backup, too, but not waited for:
  * its content is here, and goes with this node.) */
 static bool changes_names(uint32_t opcode) {
@@ -350,7 +390,9 @@ void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t sinc
     if (mount->options.tasks && handler != NULL && !fuse_tasks_admit(&call)) return;
     serving.changes = changes_names(in->opcode);
     meta_take_ticket();
+    struct watch_entry watched = amfs_watch_begin(opcode_names[in->opcode < WIRE_OPCODES ? in->opcode : 0], in->ino);
     (handler != NULL ? handler : do_unknown)(&call);
+    amfs_watch_end(watched);
     serving.changes = false;
     serving.created = 0;
     if (meta_take_ticket() == 0) return; /* nothing was changed, or its answer waits already */

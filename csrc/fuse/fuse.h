@@ -69,6 +69,7 @@ struct amfs_fuse_request {
     uint64_t cursor, room;      /* room: bytes that the answer may take */
     bool wrote, has_attr;
     int again; /* private: how often it was asked once more */
+    int64_t since_ms; /* private: when it was first asked */
     uint64_t moment, noticed; /* private; moment: when it was asked (meta_moment); noticed: changes of the mount then */
     struct meta_attr attr;
     size_t name_length, value_length; /* value: other name, target, value */
@@ -93,6 +94,10 @@ void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone);
 
 struct amfs_fuse_request *amfs_fuse_take(struct amfs_fuse *mount); /* oldest first; those with unique 0 are the caller's to free */
 void amfs_fuse_request_free(struct amfs_fuse_request *request);
+
+/* Requests that wait for an answer of the poll loop longer than that. How many were found. */
+struct watch_entry;
+size_t amfs_fuse_overdue(struct amfs_fuse *mount, int64_t longer_than_ms, struct watch_entry *found, size_t room);
 
 /* Answers, each good for one request. ENOENT: no such request waits. */
 int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error);

@@ -1,4 +1,5 @@
 /* What the poll loop answers: the queue to it, what waits, and its answers. */
+#include "common/watch.h"
 #include "fuse_internal.h"
 
 #include <errno.h>
@@ -93,6 +94,7 @@ static void append(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
 void fuse_slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     if (request == NULL) return;
     request->moment = meta_moment(mount->node->meta);
+    request->since_ms = now_ms();
     pthread_mutex_lock(&mount->slow_lock);
     bool first = mount->queue == NULL;
     struct amfs_fuse_request **at = pending_at(mount, request->unique);
@@ -181,6 +183,20 @@ bool fuse_slow_busy(struct amfs_fuse *mount, uint64_t dir) {
             busy = request->ino == dir || request->other == dir;
     pthread_mutex_unlock(&mount->slow_lock);
     return busy;
+}
+
+size_t amfs_fuse_overdue(struct amfs_fuse *mount, int64_t longer_than_ms, struct watch_entry *found, size_t room) {
+    int64_t now = now_ms();
+    size_t count = 0;
+    pthread_mutex_lock(&mount->slow_lock);
+    for (size_t i = 0; i < PENDING_BUCKETS; i++) {
+        for (const struct amfs_fuse_request *request = mount->pending[i]; request != NULL && count < room; request = request->pending) {
+            if (now - request->since_ms < longer_than_ms) continue;
+            found[count++] = (struct watch_entry){amfs_fuse_op_name(request->op), request->ino, request->since_ms};
+        }
+    }
+    pthread_mutex_unlock(&mount->slow_lock);
+    return count;
 }
 
 /* ── answers ── */

@@ -32,7 +32,7 @@ enum {
 };
 
 typedef struct {
-    uint64_t size, mtime_ns;
+    uint64_t size, mtime_ns, holes; /* holes: so many of its bytes take no room; of outputs only */
 } amfs_stamp;
 
 /* The time in the stamp of an output that is a directory and lies on shared storage. */

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/extents.h"
 #include "common/tree.h"
 #include "data/digests.h"
 
@@ -51,25 +52,43 @@ static int make_directories(int directory, char *path, size_t from, bool whole) 
 int amfs_make_parents(char *path) { return make_directories(AT_FDCWD, path, 1, false); }
 
 static amfs_stamp stamp_of(const struct stat *status) {
-    return (amfs_stamp){(uint64_t)status->st_size, (uint64_t)status->st_mtim.tv_sec * 1000000000u + (uint64_t)status->st_mtim.tv_nsec};
+    uint64_t size = (uint64_t)status->st_size, holes = amfs_has_holes(status) ? size - (uint64_t)status->st_blocks * 512 : 0;
+    return (amfs_stamp){size, (uint64_t)status->st_mtim.tv_sec * 1000000000u + (uint64_t)status->st_mtim.tv_nsec, holes};
 }
 
 /* ---------------------------------------------------------------------------------------------------------------- copying */
 
-int amfs_copy_descriptor(int from, int to) {
+/* As far as `most` bytes, or the end. */
+static int copy_bytes(int from, int to, uint64_t most, bool *clone) {
     enum { CHUNK = 1 << 30 };
-    bool clone = true;
-
-    for (;;) {
-        ssize_t done = clone ? copy_file_range(from, NULL, to, NULL, CHUNK, 0) : sendfile(to, from, NULL, CHUNK);
+    while (most > 0) {
+        size_t count = most < CHUNK ? (size_t)most : CHUNK;
+        ssize_t done = *clone ? copy_file_range(from, NULL, to, NULL, count, 0) : sendfile(to, from, NULL, count);
+        if (done > 0) most -= (uint64_t)done;
         if (done > 0) continue;
-        if (done == 0 && !clone) return 0;
+        if (done == 0 && !*clone) return 0;
         /* Some file systems give 0 or an error where reading works (pseudo files, different devices): sendfile decides. */
         if (done < 0 && errno == EINTR) continue;
-        if (!clone) return errno;
+        if (!*clone) return errno;
         if (done < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == EFBIG)) return errno;
-        clone = false;
+        *clone = false;
     }
+    return 0;
+}
+
+int amfs_copy_descriptor(int from, int to) {
+    struct stat found;
+    bool clone = true;
+    uint64_t start, end;
+    if (fstat(from, &found) != 0 || !S_ISREG(found.st_mode) || !amfs_has_holes(&found)) return copy_bytes(from, to, UINT64_MAX, &clone);
+    uint64_t size = (uint64_t)found.st_size;
+    for (uint64_t at = 0; at < size; at = end) {
+        int failed = amfs_next_extent(from, at, size, &start, &end);
+        if (failed == 0 && (lseek(from, (off_t)start, SEEK_SET) < 0 || lseek(to, (off_t)start, SEEK_SET) < 0)) failed = errno;
+        if (failed == 0) failed = copy_bytes(from, to, end - start, &clone);
+        if (failed) return failed;
+    }
+    return ftruncate(to, found.st_size) != 0 ? errno : 0;
 }
 
 enum { AS_INPUT = 1 << 30 }; /* for a mode: that of the source, to be read and executed only */
@@ -280,7 +299,7 @@ bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *ba
         } else if (staged && (task->flags & AMFS_DIRECTORIES) && S_ISDIR(status.st_mode) && output->destination[0] != '\0' &&
                    output->name[0] != '/' && strncmp(output->name, "amfs:/", 6) != 0) {
             output->directory = true;
-            task->completion->outputs[i] = (amfs_stamp){0, AMFS_IS_DIRECTORY};
+            task->completion->outputs[i] = (amfs_stamp){0, AMFS_IS_DIRECTORY, 0};
         } else if (staged && output->destination[0] != '\0' && !S_ISREG(status.st_mode)) {
             amfs_text_add(&wrong, "%soutput %s is %s, not a regular file", wrong.length ? "; " : "", output->name,
                           S_ISDIR(status.st_mode) ? "a directory" : "a special file");

@@ -8,7 +8,7 @@ import socket
 import struct
 
 KEY = bytes(range(32))
-MAGIC, VERSION = 0x44464D41, 2
+MAGIC, VERSION = 0x44464D41, 3
 OK, WRONG_VERSION, WRONG_KEY, NOT_MEMBER, NOT_ME = range(5)
 HELLO = struct.Struct("<IHHQQQQ32s")  # magic, version, lane, own number and incarnation, the server's, nonce
 HEAD = struct.Struct("<IHH")  # magic, version, status

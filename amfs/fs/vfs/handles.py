@@ -162,6 +162,10 @@ class Handles:
         self._of(caller, handle)
         return (yield from work(w.Read(handle, offset, min(count, READ_MAX))))
 
+    def seek(self, caller: Caller, handle: int, offset: int) -> Operation[int]:
+        self._of(caller, handle)
+        return (yield from work(w.Seek(handle, offset)))
+
     def write(self, caller: Caller, handle: int, offset: int, data: bytes) -> Operation[int]:
         self._of(caller, handle, writing=True)
         return (yield from work(w.Write(handle, offset, data)))

@@ -23,6 +23,8 @@ from amfs.fs.vfs.owners import Owners
 LINKS_MAX = 40
 PAGE = 1000
 
+LOCATED_MAX = 1 << 17  # stripes that one answer tells of
+
 
 class Paths:
     """Walks paths, and does what is asked at their ends."""
@@ -246,7 +248,8 @@ class Paths:
         attr = yield from self._file(path)
         if attr.layout != STRIPED:
             return [(0, attr.size, (yield from self._layouts.nodes(attr)))]
+        end = min(attr.size, LOCATED_MAX * attr.stripe)  # of a file of holes there is no end
         return [
-            (offset, min(attr.stripe, attr.size - offset), [self._owners.of_stripe(attr.ino, offset // attr.stripe)])
-            for offset in range(0, attr.size, attr.stripe)
+            (offset, min(attr.stripe, end - offset), [self._owners.of_stripe(attr.ino, offset // attr.stripe)])
+            for offset in range(0, end, attr.stripe)
         ]

@@ -144,6 +144,7 @@ def of_handles(paths: Paths, handles: Handles) -> Table:
     return (
         q.OpenPath.by(lambda c, r: handles.open(c, r.path, r.flags, r.mode, r.layout, r.stripe, r.rank)),
         q.Read.by(lambda c, r: handles.read(c, r.handle, r.offset, r.count)),
+        q.Seek.by(lambda c, r: handles.seek(c, r.handle, r.offset)),
         q.Write.by(lambda c, r: handles.write(c, r.handle, r.offset, r.data)),
         q.Truncate.by(lambda c, r: handles.truncate(c, r.handle, r.size)),
         q.Flush.by(lambda c, r: handles.flush(c, r.handle)),
