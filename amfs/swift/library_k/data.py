@@ -51,6 +51,9 @@ def read_data(f: Any, o: Type) -> Generator[Request, Any, Any]:
     name, text = yield from text_of(f)
     wanted = base_of(o)
     lines = text.splitlines()
+    of_parts = isinstance(base_of(wanted.element) if isinstance(wanted, Array) else wanted, Struct)
+    if of_parts and lines and "=" in lines[0]:  # lines "path = value", as readStructured takes them
+        return (yield from read_structured(f, o))
     if isinstance(wanted, Struct):
         rows = _rows(lines, wanted, name)
         if len(rows) != 1:
