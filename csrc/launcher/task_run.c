@@ -194,13 +194,12 @@ static amfs_run_state try_again(amfs_loop *loop, amfs_slot *slot, amfs_task *tas
 }
 
 static void explain_want(amfs_loop *loop, int error, amfs_text *detail) {
-    const char *more = error == EAGAIN   ? "processes (ulimit -u, or the pids.max of a control group)"
-                       : error == EMFILE ? "open files (ulimit -n)"
-                       : error == ENFILE ? "open files on this machine (fs.file-max)"
-                                         : "memory";
+    const char *more = error == EAGAIN   ? "raise the limit of processes (ulimit -u, or pids.max of a control group)"
+                       : error == EMFILE ? "raise the limit of open files (ulimit -n)"
+                       : error == ENFILE ? "raise the limit of open files of this machine (fs.file-max)"
+                                         : "give it more memory";
 
-    amfs_text_add(detail,
-                  ": tried for %d s, and no task of this run was running here that could end; allow more %s, or use fewer slots (-j)",
+    amfs_text_add(detail, ": tried for %d s, and no task of this run was running here that could end; %s, or use fewer slots (-j)",
                   PATIENCE_US / 1000000, more);
     loop->hopeless = true;
 }
