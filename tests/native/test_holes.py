@@ -56,7 +56,7 @@ def test_a_copier_keeps_holes(root: Path) -> None:
     copier.copy(1, str(source), str(target), 0o600)
     while not (done := copier.completions()):
         time.sleep(0.001)
-    assert done == [(1, "", HUGE)]
+    assert done == [(1, "", HUGE, 0)]
     assert target.stat().st_size == HUGE
     assert target.stat().st_blocks * 512 <= 4 * MIB
     with target.open("rb") as file:

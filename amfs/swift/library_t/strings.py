@@ -214,11 +214,6 @@ def to_string(x: Any) -> str:
     return ("true" if x else "false") if isinstance(x, bool) else text_t(x)
 
 
-@T.function("(string o) bool2string(boolean b)")
-def bool_to_string(b: bool) -> str:
-    return "true" if b else "false"
-
-
 @T.function(
     "(boolean o) string2boolean(string s)", "(boolean o) string2bool(string s)", "(boolean o) parseBoolean(string s)",
     "(boolean o) toboolean(string s)",

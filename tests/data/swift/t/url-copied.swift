@@ -1,4 +1,4 @@
 // a file at a URL is not copied
 url u = input_url("http://127.0.0.1:1/x");
 file f<"f"> = u;
-//! copies no files from or to URLs
+//! this is of type url
