@@ -210,6 +210,7 @@ def main() -> int:
     parser.add_argument("--kills", nargs="+", choices=["no", "yes"], default=["no", "yes"])
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "amfs-mixed", help="for what cells with findings leave")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and the session is ended first
     bad = 0
     for nodes, replicas, layout, kills in itertools.product(options.nodes, options.replicas, options.layout, options.kills):
         cell = Cell(nodes, replicas, layout, kills == "yes")
@@ -225,6 +226,9 @@ def one(cell: Cell, seed: int, seconds: float, clients: int, keep: Path) -> tupl
         findings, line = run_cell(cell, seed, seconds, clients, home)
     except Exception as error:
         findings, line = [f"{type(error).__name__}: {error}"], "broke off"
+    finally:
+        for shadow in Path("/dev/shm").glob(f"amfs-{home.name}-client-*"):
+            shutil.rmtree(shadow)
     if findings:
         keep.mkdir(parents=True, exist_ok=True)
         for log in (*home.glob("node-*.log"), *home.glob("client-*.*")):
