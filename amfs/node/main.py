@@ -12,7 +12,6 @@ import logging
 import os
 import resource
 import signal
-from functools import partial
 from urllib.parse import urlsplit
 
 from amfs._native import Meta
@@ -28,7 +27,7 @@ from amfs.node.mounts import Mounts
 from amfs.node.node_io import NodeIO
 from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
-from amfs.node.watchdog import Watchdog, loop_overdue, threads_overdue
+from amfs.node.watchdog import Watchdog, threads_overdue
 from amfs.provision.daemon import enter, report_ready
 
 log = logging.getLogger("amfs.node")
@@ -97,7 +96,7 @@ def serve(config: NodeConfig, ready_fd: int | None) -> int:
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
         loop.start()
-        watchdog = Watchdog((threads_overdue, mounts.overdue, files.overdue, partial(loop_overdue, loop)))
+        watchdog = Watchdog((threads_overdue, mounts.overdue, files.overdue, loop.overdue))
         report_ready(ready_fd, config.node, transport.endpoints)
         log.info("serving %d slots, store %s, data port %d", slots, store.path, files.io.port)
         while not loop.stopping:
