@@ -134,6 +134,11 @@ class Loop:
             elif self.transport is not None:
                 self.transport.watch(fd)
 
+    def overdue(self, longer_s: float) -> list[tuple[str, float]]:
+        """A turn that takes longer: everything else of this node waits for it. For any thread."""
+        began = self.busy_since
+        return [("a turn of the poll loop", now() - began)] if began and now() - began > longer_s else []
+
     def start(self) -> None:
         """Let the core found or join its session."""
         if self.node_io is not None:

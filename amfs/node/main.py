@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import signal
-from functools import partial
 from urllib.parse import urlsplit
 
 from amfs._native import Meta, raise_files_limit
@@ -30,7 +29,7 @@ from amfs.node.node_io import NodeIO
 from amfs.node.presence import Presence
 from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
-from amfs.node.watchdog import Watchdog, loop_overdue, threads_overdue
+from amfs.node.watchdog import Watchdog, threads_overdue
 from amfs.provision.daemon import enter, report_ready
 
 log = logging.getLogger("amfs.node")
@@ -113,7 +112,7 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
         loop.start()
-        watchdog = Watchdog((threads_overdue, mounts.overdue, files.overdue, partial(loop_overdue, loop)))
+        watchdog = Watchdog((threads_overdue, mounts.overdue, files.overdue, loop.overdue))
         report_ready(ready_fd, config.node, transport.endpoints)
         log.info("serving %d slots, store %s, data port %d", slots, store.path, files.io.port)
         log.info("limit of what is kept in memory: %s (%s)", size_text(limits.limit) if limits.limit else "none", limits.why_limit)

@@ -7,12 +7,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from amfs._native import watched
-
-if TYPE_CHECKING:
-    from amfs.node.loop import Loop
 
 log = logging.getLogger("amfs")
 
@@ -59,9 +55,3 @@ def since(began: float) -> float:
 def threads_overdue(longer_s: float) -> list[Entry]:
     """What threads of C are at."""
     return [(f"{what} {number:#x}", ms / 1000) for what, number, ms in watched(int(longer_s * 1000))]
-
-
-def loop_overdue(loop: Loop, longer_s: float) -> list[Entry]:
-    """A turn of the poll loop, for which everything else of this node waits."""
-    began = loop.busy_since
-    return [("a turn of the poll loop", since(began))] if began and since(began) > longer_s else []
