@@ -24,6 +24,7 @@
 enum {
     EVENTS = 64,
     SIGNAL_INTERVAL_US = 3000,
+    LINGER_EVERY_US = 10000,
     TRIM_SOON_US = 20000,      /* while a task that has just started or that writes much is running */
     TRIM_INTERVAL_US = 200000,
     TRIM_MUCH = 1 << 20,
@@ -380,14 +381,24 @@ static int64_t notify(amfs_loop *loop, bool at_once) {
     return again;
 }
 
+static void finish(amfs_loop *loop, amfs_slot *slot) {
+    amfs_task *task;
+    amfs_run_state state = amfs_run_finish(loop, slot, &task);
+    if (state != AMFS_RUNS) release(loop, slot, task, state == AMFS_WANTS);
+}
+
 static void end_process(amfs_loop *loop, uint64_t data) {
     amfs_slot *slot = &loop->slots[(uint32_t)data];
 
     /* A process starting at that moment may have held the descriptor a little longer than we: an event for a slot's earlier task. */
-    if (slot->task == NULL || (uint32_t)slot->pid != (uint32_t)(data >> 32)) return;
-    amfs_task *task;
-    amfs_run_state state = amfs_run_finish(loop, slot, &task);
-    release(loop, slot, task, state == AMFS_WANTS);
+    if (slot->task != NULL && (uint32_t)slot->pid == (uint32_t)(data >> 32)) finish(loop, slot);
+}
+
+static void look_at_lingering(amfs_loop *loop) {
+    if (loop->lingering == 0 || amfs_now_us() < loop->linger_at_us) return;
+    loop->linger_at_us = amfs_now_us() + LINGER_EVERY_US;
+    for (uint32_t i = 0; i < loop->launcher->slots; i++)
+        if (loop->slots[i].task != NULL && loop->slots[i].lingers_since_us != 0) finish(loop, &loop->slots[i]);
 }
 
 /* Wait until `until` at the latest and deal with what ended. `refill` starts the next task as soon as a slot is free. */
@@ -396,6 +407,7 @@ static bool wait_and_finish(amfs_loop *loop, int64_t until, bool refill) {
     int timeout = -1;
     bool go_on = true;
 
+    if (loop->lingering > 0) until = earliest(until, loop->linger_at_us);
     if (until != INT64_MAX) {
         int64_t left = until - amfs_now_us();
         timeout = left <= 0 ? 0 : left > 3600000000 ? 3600000 : (int)((left + 999) / 1000);
@@ -409,6 +421,7 @@ static bool wait_and_finish(amfs_loop *loop, int64_t until, bool refill) {
             notify(loop, false);
         }
     }
+    look_at_lingering(loop);
     return go_on;
 }
 

@@ -25,6 +25,7 @@ typedef struct {
     bool killed_hard;    /* SIGKILL is sent */
     bool yields;         /* the kernel kills it before us */
     int64_t deadline_us; /* monotonic; INT64_MAX: none */
+    int64_t lingers_since_us; /* its first process is over, and others have a moment to end by themselves; 0: it is not so */
     amfs_catcher out, err;
 } amfs_slot;
 
@@ -50,6 +51,8 @@ typedef struct {
     int64_t again_us, pause_us; /* of a task that could not be started: not to be tried again before, and how long that was */
     bool unswept;       /* tasks have ended since the last look for what they left */
     int64_t sweep_at_us; /* not to look again before */
+    uint32_t lingering;  /* slots with lingers_since_us */
+    int64_t linger_at_us; /* to look at them again */
     amfs_nest *watcher; /* NULL: none */
     int watcher_pipe;   /* the watcher acts when this is closed */
 } amfs_loop;

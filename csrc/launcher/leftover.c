@@ -9,7 +9,8 @@
 
 enum {
     AT_ONCE = 256,
-    GRACE_MS = 3,
+    MOMENT_US = 100000,          /* for any process to end by itself, */
+    WRITES_US = 2000000,         /* and for one that has an output open */
     PATIENCE_US = 300000,
     NUMBERS_MAX = 8192,          /* to ask one by one costs less than a walk through /proc */
     NUMBERS_PER_SECOND = 1 << 15, /* no machine gives so many to processes, so that they do not begin again meanwhile */
@@ -53,7 +54,7 @@ static const char *written_by(amfs_loop *loop, const amfs_task *task, pid_t pid)
     return name;
 }
 
-amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot) {
+amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot, int64_t waited_us) {
     int64_t give_up = amfs_now_us() + PATIENCE_US;
     amfs_left left = {0};
     amfs_marked found[AT_ONCE];
@@ -64,8 +65,11 @@ amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot) {
         left.clean = count == 0;
         if (left.clean) break;
         if (first) {
-            left.count = count = amfs_mark_await(found, count, GRACE_MS);
+            left.count = count = amfs_mark_await(found, count, 0);
             for (unsigned i = 0; i < count && left.unfinished == NULL; i++) left.unfinished = written_by(loop, slot->task, found[i].pid);
+            left.lingers = count > 0 && waited_us >= 0 && waited_us < (left.unfinished != NULL ? WRITES_US : MOMENT_US);
+            while (left.lingers && count > 0) close(found[--count].pidfd);
+            if (left.lingers) break;
         }
         amfs_mark_kill(found, count);
         if (amfs_now_us() >= give_up) break;

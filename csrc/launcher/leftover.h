@@ -7,11 +7,13 @@
 typedef struct {
     uint32_t count;        /* processes that were found, and ended */
     const char *unfinished; /* the name of an output that one of them had open for writing; NULL: none had */
+    bool lingers;          /* nothing was ended: they are to be looked at again, since they may end by themselves */
     bool clean;            /* nothing is left */
 } amfs_left;
 
 /* Look for the other processes of the slot's task, whose first process is over but not collected, and end them. Those that end by themselves
- * within a few milliseconds do not count: of a pipeline somebody is always the last. */
-amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot);
+ * within a moment do not count: of a pipeline somebody is always the last, and programs end before the helpers that share their standard
+ * output. `waited_us`: since the first process ended; -1: nobody waits. */
+amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot, int64_t waited_us);
 
 #endif

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOGS_MAX = 1 << 30, PATIENCE_US = 10000000 };
+enum { LOGS_MAX = 1 << 30, PATIENCE_US = 10000000, LINGER_FIRST_US = 1000 };
 
 static int64_t epoch_us(void) {
     struct timespec now;
@@ -273,6 +273,7 @@ amfs_run_state amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
         slot->pidfd = slot->nest->pidfd;
         slot->killed = AMFS_NOT_KILLED;
         slot->killed_hard = slot->yields = false;
+        slot->lingers_since_us = 0;
         slot->deadline_us = INT64_MAX;
         failed = watch(loop, slot);
         if (failed) { /* the limit on epoll watches; not a state to run in */
@@ -344,11 +345,12 @@ static bool was_alone(amfs_loop *loop, const amfs_slot *slot) {
 }
 
 /* The first process of the slot's task is gone, but not collected: see to the others. */
-static amfs_left end_others(amfs_loop *loop, amfs_slot *slot) {
+static amfs_left end_others(amfs_loop *loop, amfs_slot *slot, int64_t waited_us) {
     amfs_left left = {.clean = true};
 
     if (!was_alone(loop, slot)) {
-        left = amfs_left_end(loop, slot);
+        left = amfs_left_end(loop, slot, waited_us);
+        if (left.lingers) return left;
         /* Not yet collected, the process keeps its number, so the group cannot be anybody else's. Where there are no marks, this is all. */
         kill(-slot->pid, SIGKILL);
         loop->unswept |= !left.clean;
@@ -497,6 +499,16 @@ static int64_t peak_memory(amfs_loop *loop, int64_t maxrss_kib) {
     return maxrss_kib > loop->own_rss_kib ? maxrss_kib : 0;
 }
 
+static amfs_run_state linger(amfs_loop *loop, amfs_slot *slot, int64_t now) {
+    if (slot->lingers_since_us == 0) {
+        slot->lingers_since_us = now;
+        loop->lingering++;
+        loop->linger_at_us = now + LINGER_FIRST_US;
+        (void)epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, slot->pidfd, NULL);
+    }
+    return AMFS_RUNS;
+}
+
 amfs_run_state amfs_run_finish(amfs_loop *loop, amfs_slot *slot, amfs_task **ended) {
     amfs_task *task = *ended = slot->task;
     amfs_completion *completion = task->completion;
@@ -504,7 +516,12 @@ amfs_run_state amfs_run_finish(amfs_loop *loop, amfs_slot *slot, amfs_task **end
     amfs_ending ending = {0};
 
     completion->end_us = epoch_us();
-    amfs_left left = end_others(loop, slot);
+    int64_t now = amfs_now_us();
+    int64_t waited_us = slot->killed != AMFS_NOT_KILLED ? -1 : slot->lingers_since_us == 0 ? 0 : now - slot->lingers_since_us;
+    amfs_left left = end_others(loop, slot, waited_us);
+    if (left.lingers) return linger(loop, slot, now);
+    loop->lingering -= slot->lingers_since_us != 0;
+    slot->lingers_since_us = 0;
     int failed = amfs_collect(slot->pidfd, false, &ending);
     close(slot->pidfd);
     int started = slot->nest->error; /* known for certain now */
