@@ -136,6 +136,9 @@ class Membership(Machine):
 
     def on_join(self, peer: int, message: m.Join) -> None:
         view = self.view
+        if peer >= m.CLIENT_ID_MIN and message.member.node >= 0:  # it would be a member that nobody hears, and count among the silent
+            self.log(f"refused Join from client {peer}: node {message.member.node} has to ask for itself", logging.WARNING)
+            return
         if view is None or not self.is_manager:
             if view is not None and view.manager != self.node:
                 self.send(view.manager, message)

@@ -80,7 +80,8 @@ class Sockets:
         if local:
             self._local = self._router().socket
             self._bound_files = [endpoint.removeprefix("ipc://") for endpoint in local]
-            self.listen_again()
+            for path in self._bound_files:  # a killed process has left its own there
+                self._listen_locally(path)
             self.endpoints += tuple(local)
         if remote:
             if self._keys is None:
@@ -109,9 +110,13 @@ class Sockets:
     def listen_again(self) -> None:
         """On the sockets that are files, where these are not there. Raises SystemSetupError."""
         for path in self._bound_files:
-            if self._local is not None and not os.path.exists(path):
-                self._bind(self._local, f"ipc://{path}")  # a first binding is not undone: that would remove the new file, some time later
-                os.chmod(path, 0o600)
+            if not os.path.exists(path):
+                self._listen_locally(path)  # a first binding is not undone: that would remove the new file, some time later
+
+    def _listen_locally(self, path: str) -> None:
+        assert self._local is not None
+        self._bind(self._local, f"ipc://{path}")
+        os.chmod(path, 0o600)
 
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(kind)

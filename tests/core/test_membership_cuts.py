@@ -226,3 +226,11 @@ def test_a_manager_that_was_stopped_counts_nobody_before_it_hears_them_again() -
     assert manager.machine.nodes() == [0, 1, 2, 3]
     manager.tell(2, m.Heartbeat(1)).feed(PeerGone(1))
     assert manager.machine.nodes() == [0, 2, 3]
+
+
+def test_a_client_does_not_make_members() -> None:
+    """Members that nobody ever hears would be the majority, and the only node would end as one that was cut off."""
+    manager = manager_of(1)
+    for node in (77, 78):
+        manager.tell(m.CLIENT_ID_MIN + 5, m.Join(member(node)))
+    assert manager.machine.nodes() == [0]
