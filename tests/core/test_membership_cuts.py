@@ -233,4 +233,4 @@ def test_a_client_does_not_make_members() -> None:
     manager = manager_of(1)
     for node in (77, 78):
         manager.tell(m.CLIENT_ID_MIN + 5, m.Join(member(node)))
-    assert manager.machine.nodes() == [0]
+    assert manager.machine.nodes() == [0, 1]
