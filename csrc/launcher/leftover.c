@@ -20,10 +20,10 @@ enum {
  * since the numbers may have begun again, or are too many. */
 static pid_t last_number(const amfs_loop *loop, const amfs_slot *slot) {
     pid_t last = amfs_last_pid(loop);
-    int64_t seconds = (amfs_now_us() - slot->started_us) / 1000000 + 1;
+    int64_t us = amfs_now_us() - slot->started_us;
 
     if (last <= slot->pid || last - slot->pid > NUMBERS_MAX) return 0;
-    return seconds < loop->most_pids / NUMBERS_PER_SECOND ? last : 0;
+    return us * NUMBERS_PER_SECOND / 1000000 < loop->most_pids ? last : 0;
 }
 
 static bool is_output(amfs_loop *loop, const amfs_task *task, uint32_t i, const struct stat *file) {
