@@ -331,7 +331,7 @@ static PyObject *fuse_overdue(PyObject *self, PyObject *number) {
 
 static PyMethodDef fuse_methods[] = {
     {"overdue", fuse_overdue, METH_O,
-     "overdue(longer_than_ms, /)\n--\n\n(request, inode, milliseconds) of what the loop has not answered."},
+     "overdue($self, longer_than_ms, /)\n--\n\n(request, inode, milliseconds) of what the loop has not answered."},
     {"requests", fuse_requests, METH_NOARGS, "requests($self, /)\n--\n\n(unique, op, args, uid, gid, pid) of what waits, oldest first."},
     {"reply_error", fuse_reply_error, METH_VARARGS, "reply_error(unique, errno)"},
     {"reply_entry", fuse_reply_entry, METH_VARARGS, "reply_entry(unique, attr, cache)"},
