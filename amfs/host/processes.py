@@ -53,5 +53,7 @@ def is_running(pid: int, started: int) -> bool:
 
 
 def usable_cpus() -> int:
-    """CPUs that this process may run on, or as many as the quota of its cgroups amounts to, if that is less."""
-    return max(1, min(len(os.sched_getaffinity(0)), math.ceil(min(memory.cpu_quota(), 1 << 20))))
+    """CPUs that this process may run on; fewer, if the quota of its cgroups amounts to fewer or its Slurm job was given fewer here."""
+    given = os.environ.get("SLURM_CPUS_ON_NODE", "")  # some sites do not bind jobs to their CPUs
+    most = int(given) if given.isdecimal() else 1 << 20
+    return max(1, min(len(os.sched_getaffinity(0)), math.ceil(min(memory.cpu_quota(), most))))

@@ -59,6 +59,13 @@ def test_a_job_by_hand_is_used_from_the_login_host(slurm: Slurm, work: Path) -> 
     until(lambda: not left(slurm), f"left: {left(slurm)}")
 
 
+def test_a_node_has_as_many_slots_as_the_job_has_cpus_there(slurm: Slurm) -> None:
+    script = "amfs up --name job; amfs status job --output json | grep slots; amfs down job; echo true | amfs run --local --output json"
+    for cpus in (1, 2):
+        said = over(slurm, job(slurm, 1, script, f"--cpus-per-task={cpus}"))
+        assert f'"slots": {cpus},' in said and f'"slots":{cpus}' in said, said
+
+
 def test_a_part_of_the_job_and_no_more_than_it_has(slurm: Slurm) -> None:
     script = "amfs up --name part --nodes 2 --slots 1; amfs down part; amfs up --nodes 4; amfs up --on local --nodes 3; amfs down"
     said = over(slurm, job(slurm, 3, script))

@@ -6,6 +6,8 @@ import math
 import os
 from pathlib import Path
 
+import pytest
+
 from amfs.host import memory, processes
 
 MIB = 1 << 20
@@ -89,6 +91,13 @@ def test_the_quota_of_cpus_of_version_1(tmp_path: Path) -> None:
     group(tmp_path, ".", cpu__cfs_quota_us=-1, cpu__cfs_period_us=100000)
     assert memory.cpu_quota(proc(tmp_path, V1, "7:cpu,cpuacct:/a\n")) == 0.5
     assert 1 <= processes.usable_cpus() <= len(os.sched_getaffinity(0))
+
+
+def test_what_a_slurm_job_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = processes.usable_cpus()
+    for given, found in (("1", 1), ("many", before), ("100000", before)):
+        monkeypatch.setenv("SLURM_CPUS_ON_NODE", given)
+        assert processes.usable_cpus() == found
 
 
 def test_kills_are_counted_in_the_own_group(tmp_path: Path) -> None:
