@@ -1,6 +1,6 @@
 #include "tree.h"
 
-#include "launcher/sandbox.h"
+#include "extents.h"
 #include "xxh64.h"
 
 #include <dirent.h>

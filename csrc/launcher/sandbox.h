@@ -42,9 +42,6 @@ int amfs_files_publish(amfs_files *files, amfs_task *task, const char *base, amf
 /* Remove the sandbox. Silent: what cannot be removed stays for the session's own clean-up. */
 void amfs_files_remove(amfs_files *files, const amfs_task *task);
 
-/* Copy everything from `from` (at its offset) to `to`: 0 or an errno. */
-int amfs_copy_descriptor(int from, int to);
-
 /* Make the missing parent directories of an absolute path (which is restored): 0 or an errno. */
 int amfs_make_parents(char *path);
 

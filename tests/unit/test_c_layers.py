@@ -1,0 +1,111 @@
+"""Calls between the files of ``csrc/`` go down: from a folder to those below it, and inside a folder without circles, but for those there are.
+
+A file's functions are those that it defines with external linkage. The circles that are left are listed here, and may only shrink.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+CSRC = Path(__file__).resolve().parents[2] / "csrc"
+
+#: Lower number, lower folder. Those of one number do not call each other.
+FOLDERS = {"common": 0, "data": 1, "launcher": 2, "metadata": 2, "fuse": 3, "bindings": 4, "programs": 4}
+
+#: Folder -> files that call each other in a circle today (docs/architecture.md says how they are to be cut).
+CIRCLES: dict[str, list[set[str]]] = {
+    "data": [
+        {
+            "client.c", "transfer.c",
+        },
+        {
+            "fsio.c", "fsio_answer.c", "fsio_copies.c", "fsio_count.c", "fsio_digests.c", "fsio_ends.c", "fsio_handle.c",
+            "fsio_jobs.c", "fsio_local.c", "fsio_lost.c", "fsio_parts.c", "fsio_pieces.c", "fsio_remote.c", "fsio_room.c",
+            "fsio_spill.c", "fsio_spread.c", "fsio_striped.c", "server.c",
+        },
+    ],
+    "launcher": [
+        {
+            "launcher.c", "launcher_loop.c", "leftover.c", "task_run.c",
+        },
+    ],
+    "metadata": [
+        {
+            "fsmeta.c", "fsmeta_backup.c", "fsmeta_batches.c", "fsmeta_copies.c", "fsmeta_dirs.c", "fsmeta_entries.c",
+            "fsmeta_inodes.c", "fsmeta_peer.c", "fsmeta_records.c", "fsmeta_small.c", "fsmeta_xattr.c",
+        },
+        {
+            "peer_meta.c", "peer_meta_ask.c", "peer_meta_backup.c",
+        },
+    ],
+    "fuse": [
+        {
+            "fuse.c", "fuse_attrs.c", "fuse_closing.c", "fuse_data.c", "fuse_files.c", "fuse_inodes.c", "fuse_list.c",
+            "fuse_names.c", "fuse_notify.c", "fuse_peer.c", "fuse_slow.c", "fuse_suid.c", "fuse_xattr.c",
+        },
+    ],
+    "bindings": [
+        {
+            "py_fsio.c", "py_fsio_handle.c", "py_fsio_parts.c", "py_fsio_room.c",
+        },
+    ],
+}
+
+DEFINITION = re.compile(
+    r"^(?!\w+ static\b|static\b|typedef\b|struct \w+ \{|enum\b|union\b|return\b|else\b)"
+    r"[A-Za-z_][\w \t*]*?\b([a-z_]\w*)\([^;{}]*\)\s*\{",
+    re.MULTILINE,
+)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+
+
+def sources() -> dict[str, str]:
+    """Path below csrc/ -> text without comments and strings."""
+    paths = [path for path in sorted(CSRC.rglob("*.c")) if path.relative_to(CSRC).parts[0] in FOLDERS]
+    return {str(path.relative_to(CSRC)): COMMENT.sub(" ", path.read_text(encoding="utf-8")) for path in paths}
+
+
+def calls() -> nx.DiGraph:
+    """File -> file that has a function which it names."""
+    texts = sources()
+    home = {name: path for path, text in texts.items() if not path.startswith("programs/") for name in DEFINITION.findall(text)}
+    graph = nx.DiGraph()
+    graph.add_nodes_from(texts)
+    for path, text in texts.items():
+        for name in set(re.findall(r"\b[a-z_]\w*\b", text)) & home.keys():
+            if home[name] != path:
+                graph.add_edge(path, home[name], name=name)
+    return graph
+
+
+GRAPH = calls()
+
+
+def folder(path: str) -> str:
+    return path.partition("/")[0]
+
+
+def test_the_graph_is_not_empty() -> None:
+    assert len(GRAPH) > 60 and GRAPH.number_of_edges() > 300
+
+
+@pytest.mark.parametrize("path", sorted(GRAPH))
+def test_calls_go_to_lower_folders(path: str) -> None:
+    for other, facts in GRAPH[path].items():
+        if folder(other) != folder(path):
+            assert FOLDERS[folder(other)] < FOLDERS[folder(path)], f"{path} calls {facts['name']} of {other}"
+
+
+@pytest.mark.parametrize("name", sorted(FOLDERS))
+def test_there_are_no_new_circles_inside_a_folder(name: str) -> None:
+    inside = GRAPH.subgraph([path for path in GRAPH if folder(path) == name])
+    found = [{path.partition("/")[2] for path in part} for part in nx.strongly_connected_components(inside) if len(part) > 1]
+    allowed = CIRCLES.get(name, [])
+    for part in found:
+        assert any(part <= known for known in allowed), f"new circle in csrc/{name}: {sorted(part)}"
+    for known in allowed:
+        assert any(part == known for part in found), f"csrc/{name}: this circle has shrunk to {found}: shorten the list {sorted(known)}"
