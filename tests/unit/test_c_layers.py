@@ -1,4 +1,4 @@
-"""Calls between the files of ``csrc/`` go down: from a folder to those below it, and inside a folder without circles, but for those there are.
+"""Calls between the files of ``csrc/`` go down: to lower folders, and inside a folder without circles, but for those there are.
 
 A file's functions are those that it defines with external linkage. The circles that are left are listed here, and may only shrink.
 """
