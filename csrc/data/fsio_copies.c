@@ -136,15 +136,23 @@ static int pass_on(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, c
     return error;
 }
 
-int fsio_copied_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+static int keep_copies(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, bool here) {
     pthread_mutex_t *lock = lock_in(io->passing_on, ino, index);
     bool moving;
     pthread_mutex_lock(lock);
     int error = !fsio_stripe_ours(io, ino, index, &moving) || moving ? ESTALE : fsio_mark_copied(io, ino, index);
     if (error == 0) error = pass_on(io, ino, index, at, from, count);
-    if (error == 0) error = fsio_stripe_keep(io, ino, index, at, from, count);
+    if (error == 0 && here) error = fsio_stripe_keep(io, ino, index, at, from, count);
     pthread_mutex_unlock(lock);
     return error;
+}
+
+int fsio_copied_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+    return keep_copies(io, ino, index, at, from, count, true);
+}
+
+int fsio_copied_prepare(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
+    return keep_copies(io, ino, index, at, from, count, false);
 }
 
 int fsio_copied_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length) {

@@ -417,6 +417,8 @@ void fsio_copies_end(struct fsio *io);
 bool fsio_has_copies(struct fsio *io); /* has anything been said of copies */
 int fsio_copied_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
                      size_t count); /* as fsio_stripe_keep, after its copies */
+/* Its copies alone, before there is anything here. ESTALE, ENODATA: a backup is not in step. */
+int fsio_copied_prepare(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count);
 int fsio_copied_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length);
 int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node);
 /* For `owner`, which sends it. ESTALE: by our table it is not. ENODATA: there is nothing of the stripe that could be changed. */

@@ -13,7 +13,7 @@
 enum {
     COPY_BYTES = 1 << 20,
     GATHER_BYTES = 8 << 20, /* asked of all owners at once */
-    FULL_TRIES = 3000,      /* for room that we have freed and another writer took: 30 seconds in all */
+    FULL_PATIENCE_MS = 20000, /* for room that we have freed and another writer took, in all */
     GATHER_TRIES = 100,     /* likewise, where nothing is lost if there is none */
     FULL_WAIT_MS = 10,
 };
@@ -32,6 +32,7 @@ struct spread {
     struct stripes sent, kept; /* that have data: those that another node has, by the table as it was then, and the others */
     size_t freed; /* of those sent take no room here any more */
     char *buffer;   /* COPY_BYTES */
+    int64_t give_up_ms; /* when nothing is to be waited for any more; 0: nothing was yet */
     uint64_t since; /* what is known to be lost when it begins */
 };
 
@@ -87,17 +88,28 @@ static int read_piece(const struct spread *spread, uint64_t offset, size_t count
     return 0;
 }
 
-static int send_stripe(const struct spread *spread, uint64_t index) {
-    struct fsio_file *file = spread->file;
+/* Have `act` see to each piece of stripe `index` that holds data, which is in the buffer then. */
+static int each_piece(struct spread *spread, uint64_t index, int (*act)(struct spread *, uint64_t index, uint64_t at, size_t count)) {
     uint64_t at = 0;
     size_t count;
     int error = 0;
-    while (error == 0 && at < file->stripe && next_piece(spread, index, &at, &count)) {
-        error = read_piece(spread, index * file->stripe + at, count);
-        if (error == 0) error = fsio_stripe_write(file->io, file->ino, index, file->copied, at, spread->buffer, count);
+    while (error == 0 && at < spread->file->stripe && next_piece(spread, index, &at, &count)) {
+        error = read_piece(spread, index * spread->file->stripe + at, count);
+        if (error == 0) error = act(spread, index, at, count);
         at += count;
     }
     return error;
+}
+
+static int send_piece(struct spread *spread, uint64_t index, uint64_t at, size_t count) {
+    const struct fsio_file *file = spread->file;
+    return fsio_stripe_write(file->io, file->ino, index, file->copied, at, spread->buffer, count);
+}
+
+/* The copy of a piece that stays here: its room is found while there still is a way back. */
+static int prepare_piece(struct spread *spread, uint64_t index, uint64_t at, size_t count) {
+    int error = fsio_copied_prepare(spread->file->io, spread->file->ino, index, at, spread->buffer, count);
+    return error == ESTALE || error == ENODATA ? 0 : error; /* the table changes: keep_piece sees to it */
 }
 
 static void punch(const struct spread *spread, uint64_t offset, uint64_t count) {
@@ -123,11 +135,11 @@ static int keep_piece(struct spread *spread, uint64_t index, uint64_t at, size_t
     uint64_t ino = spread->file->ino, place = index * spread->file->stripe + at;
     bool only_here = false;
     int error;
-    for (int tries = 0;
-         (error = (spread->file->copied ? fsio_copied_keep : fsio_stripe_keep)(io, ino, index, at, spread->buffer, count)) == ENOSPC;) {
+    while ((error = (spread->file->copied ? fsio_copied_keep : fsio_stripe_keep)(io, ino, index, at, spread->buffer, count)) == ENOSPC) {
         if (free_sent(spread)) continue;
+        if (spread->give_up_ms == 0) spread->give_up_ms = now_ms() + FULL_PATIENCE_MS;
         if (!only_here) punch(spread, place, count);
-        else if (++tries > FULL_TRIES || atomic_load(&io->stopping)) break;
+        else if (now_ms() >= spread->give_up_ms || atomic_load(&io->stopping)) break;
         else pause_a_moment();
         only_here = true;
     }
@@ -138,24 +150,13 @@ static int keep_piece(struct spread *spread, uint64_t index, uint64_t at, size_t
     return error;
 }
 
-static int keep_stripe(struct spread *spread, uint64_t index) {
-    struct fsio_file *file = spread->file;
-    uint64_t at = 0;
-    size_t count;
-    int error = 0;
-    while (error == 0 && at < file->stripe && next_piece(spread, index, &at, &count)) {
-        error = read_piece(spread, index * file->stripe + at, count);
-        if (error == 0) error = keep_piece(spread, index, at, count);
-        at += count;
-    }
-    return error;
-}
-
 /* What must be at other nodes first. If it does not all get there, the file remains whole. */
 static int send_all(struct spread *spread) {
     struct fsio_file *file = spread->file;
     int error = 0;
-    for (size_t i = 0; i < spread->sent.count && error == 0; i++) error = send_stripe(spread, spread->sent.index[i]);
+    for (size_t i = 0; i < spread->sent.count && error == 0; i++) error = each_piece(spread, spread->sent.index[i], send_piece);
+    for (size_t i = 0; file->copied && i < spread->kept.count && error == 0; i++)
+        error = each_piece(spread, spread->kept.index[i], prepare_piece);
     if (error == 0 && fsio_stripes_lost(file->io, file->ino, file->stripe, file->copied, 0, spread->size, spread->since))
         error = EIO; /* with a node that had taken some */
     if (error != 0) (void)fsio_stripes_trim(file->io, file->ino, file->stripe, file->copied, 0, spread->size);
@@ -166,7 +167,7 @@ static int send_all(struct spread *spread) {
 static int keep_all(struct spread *spread) {
     struct fsio_file *file = spread->file;
     int error = 0;
-    for (size_t i = 0; i < spread->kept.count && error == 0; i++) error = keep_stripe(spread, spread->kept.index[i]);
+    for (size_t i = 0; i < spread->kept.count && error == 0; i++) error = each_piece(spread, spread->kept.index[i], keep_piece);
     if (error == 0) return 0;
     fsio_whole_remove(file->io, file->ino);
     fsio_local_lose(file);
