@@ -38,8 +38,10 @@ def clean(directories: tuple[str, ...], dry_run: bool) -> int:
             records.remove_directory(session.directory)
         count += 1
         click.echo(f"{done} {session.directory}, of a session without nodes")
+    for path in discovery.clean(remove=not dry_run):
+        count += 1
+        click.echo(f"{done} {path}, of a session whose start was ended midway")
     if not dry_run:
-        discovery.clean()
         sweep_mounts()
     click.echo(f"{'would free' if dry_run else 'freed'} {size_text(freed)}" if count else "nothing was left behind")
     return 0

@@ -112,8 +112,9 @@ def _is_left(path: Path) -> bool:
     return all(life.is_held(lock) is False or not os.path.lexists(lock) for lock in locks)
 
 
-def clean() -> None:
-    """Remove the directories of sessions whose start was ended midway."""
+def clean(*, remove: bool = True) -> list[Path]:
+    """Remove the directories of sessions whose start was ended midway; those that these are."""
+    left = []
     with contextlib.suppress(FileNotFoundError):
         for path in sorted(base_path().iterdir()):
             with contextlib.suppress(OSError, SessionError):
@@ -121,9 +122,12 @@ def clean() -> None:
                     continue
                 if (path / STARTING).exists():
                     if _is_left(path):
-                        remove_directory(path)
-                elif path.name.startswith(".starting-") and time.time() - path.stat().st_mtime > _EMPTY_S:
+                        left.append(path)
+                        if remove:
+                            remove_directory(path)
+                elif remove and path.name.startswith(".starting-") and time.time() - path.stat().st_mtime > _EMPTY_S:
                     path.rmdir()
+    return left
 
 
 def find(name: str | None = None, *, probe_s: float = 1.0) -> SessionRecord:

@@ -33,6 +33,7 @@ _MPI_MARKS = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_
 
 
 _MPI_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
+_OF_MPICH = ("MPICH", "Intel MPI", "MVAPICH", "MVAPICH2")
 
 
 def under_mpi() -> bool:
@@ -118,12 +119,19 @@ def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
 
 def _world() -> Any:
     try:
+        import mpi4py
+
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
     except (ImportError, RuntimeError, OSError) as error:  # the wheel raises RuntimeError when it finds no MPI library
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SystemSetupError(
             f"started by an MPI launcher, but mpi4py cannot be used ({text}): pip install 'amfs-hpc[mpi]', or load your site's mpi4py"
         ) from None
+    if not MPI.Is_initialized():
+        if MPI.get_vendor()[0] in _OF_MPICH and "OMPI_COMM_WORLD_SIZE" in os.environ and "PMI_SIZE" not in os.environ:
+            raise _stranger(os.environ["OMPI_COMM_WORLD_SIZE"])  # before MPI is started: that would abort
+        MPI.Init_thread()
     return MPI.COMM_WORLD
 
 
@@ -132,13 +140,17 @@ def _refuse_strangers(size: int) -> None:
     names = _MPI_SIZES if any(name in os.environ for name in _MPI_SIZES) or "PMIX_RANK" not in os.environ else ("SLURM_STEP_NUM_TASKS",)
     told = next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdecimal()), 1)
     if size == 1 and told > 1:
-        from mpi4py import MPI
+        raise _stranger(told)
 
-        library = MPI.Get_library_version().strip("\0").split("\n")[0].strip()
-        raise SystemSetupError(
-            f"the MPI launcher started {told} processes, but mpi4py sees one: its MPI is another ({library}). "
-            "Use the launcher of that MPI, or an mpi4py that was built for this one"
-        )
+
+def _stranger(told: object) -> SystemSetupError:
+    from mpi4py import MPI
+
+    library = MPI.Get_library_version().strip("\0").split("\n")[0].strip()
+    return SystemSetupError(
+        f"the MPI launcher started {told} processes, but mpi4py does not see them: its MPI is another ({library}). "
+        "Use the launcher of that MPI, or an mpi4py that was built for this one"
+    )
 
 
 def _claim(name: str | None, claims: list[discovery.Claim]) -> str:

@@ -144,3 +144,19 @@ def test_a_rank_that_fails_alone_ends_the_others(home: Path, command: Command, t
     up = command(MPIEXEC, "-n", "3", "sh", str(script), *AMFS, "up", "--slots", "1")
     assert up.returncode == 4 and "rank 1: node 1 did not start: cannot make the store in /proc/nowhere" in up.stderr
     assert list(home.iterdir()) == []
+
+
+def test_the_launcher_of_another_mpi_is_refused_before_mpi_starts(home: Path, command: Command) -> None:
+    """MPICH aborts when it is started by Open MPI's launcher, with pages that tell nothing."""
+    launcher = shutil.which("mpiexec.openmpi")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        version("mpich")
+    except PackageNotFoundError:
+        launcher = None
+    if launcher is None:
+        pytest.skip("needs Open MPI beside the mpich wheel")
+    done = command(launcher, "--oversubscribe", "-n", "2", *AMFS, "up")
+    assert done.returncode and "amfs: the MPI launcher started 2 processes, but mpi4py does not see them" in done.stderr
+    assert "Abort" not in done.stderr and not list(home.iterdir())

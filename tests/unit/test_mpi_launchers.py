@@ -16,7 +16,7 @@ pytest.importorskip("mpi4py")
 def test_it_is_refused(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(SystemSetupError, match="the MPI launcher started 4 processes, but mpi4py sees one"):
+    with pytest.raises(SystemSetupError, match="the MPI launcher started 4 processes, but mpi4py does not see them"):
         mpi._refuse_strangers(1)
     mpi._refuse_strangers(4)
 

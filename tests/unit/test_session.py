@@ -293,8 +293,7 @@ def test_a_session_that_cannot_be_judged_is_left_and_said(base: Path) -> None:
 
 def test_what_a_start_that_was_killed_left_is_removed(base: Path) -> None:
     claim = discovery.claim("young")
-    discovery.clean()
-    assert claim.path.exists(), "its owner lives"
+    assert discovery.clean() == [] and claim.path.exists(), "its owner lives"
     claim.release()
-    discovery.clean()
-    assert not claim.path.exists()
+    assert discovery.clean(remove=False) == [claim.path] and claim.path.exists()
+    assert discovery.clean() == [claim.path] and not claim.path.exists()
