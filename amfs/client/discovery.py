@@ -34,7 +34,7 @@ from amfs.net.records import (
     remove_directory,
 )
 
-_EMPTY_S = 60.0  # an empty directory so old is not being filled by anybody
+_EMPTY_S = 60.0  # a directory that has got no lock for so long is not being filled by anybody
 
 
 class State(enum.Enum):
@@ -126,7 +126,7 @@ def clean(*, remove: bool = True) -> list[Path]:
                         if remove:
                             remove_directory(path)
                 elif remove and path.name.startswith(".starting-") and time.time() - path.stat().st_mtime > _EMPTY_S:
-                    path.rmdir()
+                    shutil.rmtree(path)  # it has its lock, under another name, or nothing
     return left
 
 
