@@ -394,9 +394,9 @@ def _plan_inside(work: Work, plan: _Plan, path: bytes, to: Any, attr: Attr, opti
 def _get_planned(work: Work, plan: _Plan, options: CopyOptions, transfer: Transfer) -> None:
     from amfs.client.transfer import BATCH, get_many
 
-    for _, local, _ in plan.directories:
+    for _, local, attr in plan.directories:
         try:
-            os.makedirs(local, exist_ok=True)
+            os.makedirs(local, stat.S_IMODE(attr.mode) & 0o777 | 0o700, exist_ok=True)
         except OSError as error:
             work.report_error(error)
     for target, local in plan.links:

@@ -37,6 +37,7 @@ from amfs.operations.loading_common import (
     digest_at,
     digests,
     inside_items,
+    mode_of_directory,
 )
 from amfs.operations.loading_urls import dump_urls, load_urls
 
@@ -61,10 +62,10 @@ def load(
     if any("://" in source for source in given):
         return load_urls(files, given, target, progress=progress)
     work = Work(progress)
-    directories: list[bytes] = []
+    directories: dict[bytes, int] = {}
     items = _local_items(work, files, given, os.fspath(target), directories)
-    for directory in directories:
-        files.makedirs(directory, exist_ok=True)
+    for directory, mode in directories.items():
+        files.makedirs(directory, mode, exist_ok=True)
     tops = {item.outside for item in items[:1]} | {source for source in given if os.path.exists(source)}
     chosen = _way(files, way, sorted(map(os.path.abspath, tops)))
     if chosen == NODES:
@@ -86,8 +87,8 @@ def _check_way(way: str) -> None:
         raise UsageError(f"files go by {', '.join(WAYS)}; not by {way}")
 
 
-def _local_items(work: Work, files: Files, sources: Sequence[str], target: str | bytes, directories: list[bytes]) -> list[Item]:
-    """What is to be loaded, and the directories that must be there."""
+def _local_items(work: Work, files: Files, sources: Sequence[str], target: str | bytes, directories: dict[bytes, int]) -> list[Item]:
+    """What is to be loaded, and the directories that must be there, with their modes."""
     chosen: list[str] = []
     for source in sources:
         found = sorted(glob.glob(source)) if has_magic(os.fsencode(source)) and not os.path.lexists(source) else [source]
@@ -96,7 +97,7 @@ def _local_items(work: Work, files: Files, sources: Sequence[str], target: str |
         chosen += found
     to = clean(target)
     into = len(chosen) > 1 or os.fsencode(target).endswith(b"/") or files.isdir(to)
-    directories.append(to if into or os.path.isdir(chosen[0]) else to.rpartition(b"/")[0] or b"/")
+    directories[to if into or os.path.isdir(chosen[0]) else to.rpartition(b"/")[0] or b"/"] = mode_of_directory(0o777)
     items: list[Item] = []
     for source in chosen:
         if os.path.isdir(source):
@@ -107,14 +108,14 @@ def _local_items(work: Work, files: Files, sources: Sequence[str], target: str |
     return items
 
 
-def _local_tree(work: Work, top: str, to: bytes, items: list[Item], directories: list[bytes]) -> None:
+def _local_tree(work: Work, top: str, to: bytes, items: list[Item], directories: dict[bytes, int]) -> None:
     def report(error: OSError) -> None:
         work.fail(error.filename or top, error)
 
     for above, names, found in os.walk(top, onerror=report):
         part = os.fsencode(os.path.relpath(above, top))
         here = to if part == b"." else join(to, part)
-        directories.append(here)
+        directories[here] = mode_of_directory(os.stat(above).st_mode)
         for name in sorted(names):
             if os.path.islink(os.path.join(above, name)):
                 work.fail(os.path.join(above, name), "is a symbolic link to a directory; left out")
@@ -170,11 +171,11 @@ def dump(
     if "://" in target:
         return dump_urls(files, given, target, progress=progress)
     work = Work(progress)
-    directories: list[str] = []
+    directories: dict[str, int] = {}
     items = inside_items(files, given, target, directories, os.path.isdir(target))
-    for directory in directories:
-        os.makedirs(directory or ".", exist_ok=True)
-    probe = _Probe(os.path.abspath(directories[0] or "."))
+    for directory, mode in directories.items():
+        os.makedirs(directory or ".", mode, exist_ok=True)
+    probe = _Probe(os.path.abspath(next(iter(directories)) or "."))
     try:
         chosen = _way(files, way, [probe.path])
     finally:

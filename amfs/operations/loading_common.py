@@ -85,8 +85,13 @@ def digests(files: Files, inodes: Sequence[int]) -> list[tuple[int, bytes] | OSE
     return verifying.digests(files.connection, inodes, CLOSING_S)
 
 
-def inside_items(files: Files, sources: Sequence[bytes], target: str, directories: list[str], is_directory: bool) -> list[Item]:
-    """What is to be dumped, and the directories that must be there."""
+def mode_of_directory(mode: int) -> int:
+    """Of the copy of a directory, into which the copies of its files can be written. The umask is for those that make it."""
+    return mode & 0o777 | 0o700
+
+
+def inside_items(files: Files, sources: Sequence[bytes], target: str, directories: dict[str, int], is_directory: bool) -> list[Item]:
+    """What is to be dumped, and the directories that must be there, with their modes."""
     chosen: list[bytes] = []
     for source in sources:
         found = files.glob(source) if has_magic(source) and not files.lexists(source) else [source]
@@ -95,7 +100,7 @@ def inside_items(files: Files, sources: Sequence[bytes], target: str, directorie
         chosen += found
     into = len(chosen) > 1 or target.endswith("/") or is_directory
     first_is_directory = files.isdir(chosen[0])
-    directories.append(target if into or first_is_directory else os.path.dirname(target))
+    directories[target if into or first_is_directory else os.path.dirname(target)] = 0o777
     items: list[Item] = []
     for source in chosen:
         name = os.fsdecode(source.rpartition(b"/")[2])
@@ -111,10 +116,12 @@ def inside_items(files: Files, sources: Sequence[bytes], target: str, directorie
     return items
 
 
-def _inside_directories(files: Files, top: bytes, below: str, directories: list[str]) -> None:
+def _inside_directories(files: Files, top: bytes, below: str, directories: dict[str, int]) -> None:
     def stop(error: OSError) -> None:
         raise error
 
-    directories.append(below)
+    directories[below] = mode_of_directory(files.info(top).mode)
     for _, entries in walk(files.connection, top, stop):
-        directories.extend(os.path.join(below, os.fsdecode(each.path[len(top) :].strip(b"/"))) for each in entries if each.is_dir())
+        for each in entries:
+            if each.is_dir():
+                directories[os.path.join(below, os.fsdecode(each.path[len(top) :].strip(b"/")))] = mode_of_directory(each.attr.mode)

@@ -94,7 +94,7 @@ def dump_urls(files: Files, sources: Sequence[bytes], url: str, *, progress: Pro
     it is not right."""
     system, top = _file_system(url)
     work = Work(progress)
-    items = inside_items(files, sources, top + ("/" if url.endswith("/") and not top.endswith("/") else ""), [], system.isdir(top))
+    items = inside_items(files, sources, top + ("/" if url.endswith("/") and not top.endswith("/") else ""), {}, system.isdir(top))
     for item in items:
         try:
             try:

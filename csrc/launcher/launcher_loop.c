@@ -288,6 +288,12 @@ static void obey_kills(amfs_loop *loop, uint64_t *kills, size_t count) {
     free(kills);
 }
 
+static void finish(amfs_loop *loop, amfs_slot *slot) {
+    amfs_task *task;
+    amfs_run_state state = amfs_run_finish(loop, slot, &task);
+    if (state != AMFS_RUNS) release(loop, slot, task, state == AMFS_WANTS);
+}
+
 static void check_deadlines(amfs_loop *loop, int64_t now) {
     if (now < loop->next_deadline_us) return;
     loop->next_deadline_us = INT64_MAX;
@@ -296,6 +302,10 @@ static void check_deadlines(amfs_loop *loop, int64_t now) {
         if (slot->task == NULL) continue;
         if (slot->deadline_us > now) {
             if (slot->deadline_us < loop->next_deadline_us) loop->next_deadline_us = slot->deadline_us;
+        } else if (slot->lingers_since_us != 0) { /* its program has kept to the limit: only what it left has no time any more */
+            slot->deadline_us = INT64_MAX;
+            slot->hurries = true;
+            finish(loop, slot);
         } else if (slot->killed == AMFS_NOT_KILLED) {
             terminate(loop, slot, AMFS_KILLED_BY_LIMIT, now);
         } else {
@@ -379,12 +389,6 @@ static int64_t notify(amfs_loop *loop, bool at_once) {
     }
     pthread_mutex_unlock(&launcher->lock);
     return again;
-}
-
-static void finish(amfs_loop *loop, amfs_slot *slot) {
-    amfs_task *task;
-    amfs_run_state state = amfs_run_finish(loop, slot, &task);
-    if (state != AMFS_RUNS) release(loop, slot, task, state == AMFS_WANTS);
 }
 
 static void end_process(amfs_loop *loop, uint64_t data) {

@@ -272,7 +272,7 @@ amfs_run_state amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
         slot->pid = slot->nest->pid;
         slot->pidfd = slot->nest->pidfd;
         slot->killed = AMFS_NOT_KILLED;
-        slot->killed_hard = slot->yields = false;
+        slot->killed_hard = slot->hurries = slot->yields = false;
         slot->lingers_since_us = 0;
         slot->deadline_us = INT64_MAX;
         failed = watch(loop, slot);
@@ -517,7 +517,9 @@ amfs_run_state amfs_run_finish(amfs_loop *loop, amfs_slot *slot, amfs_task **end
 
     completion->end_us = epoch_us();
     int64_t now = amfs_now_us();
-    int64_t waited_us = slot->killed != AMFS_NOT_KILLED ? -1 : slot->lingers_since_us == 0 ? 0 : now - slot->lingers_since_us;
+    int64_t waited_us = slot->killed != AMFS_NOT_KILLED || slot->hurries ? -1
+                        : slot->lingers_since_us == 0                    ? 0
+                                                                         : now - slot->lingers_since_us;
     amfs_left left = end_others(loop, slot, waited_us);
     if (left.lingers) return linger(loop, slot, now);
     loop->lingering -= slot->lingers_since_us != 0;

@@ -104,6 +104,8 @@ def test_into_a_session_and_out_of_it(here: Path, session: str) -> None:
     (here / "put").mkdir()
     for mode in MODES:
         subprocess.run(["sh", "-c", made(f"put/{mode:o}", mode)], check=True)
+    (here / "put/within").mkdir(mode=0o700)
+    (here / "put/within/file").touch()
     wanted = {mode: less(mode) for mode in MODES}
     amfs("put", "-r", "--session", session, "put", "/put")
     amfs("load", "--session", session, "put", "/load")
@@ -114,6 +116,8 @@ def test_into_a_session_and_out_of_it(here: Path, session: str) -> None:
             found = {mode: facts(here / f"{top}{number}" / f"{mode:o}") for mode in MODES}
             assert {mode: each[0] for mode, each in found.items()} == wanted, (top, command, options)
             assert {each[1] for each in found.values()} == {OLD}, (top, command, options)
+            if top != "m":  # nobody else may look into a directory that was private
+                assert facts(here / f"{top}{number}" / "within")[0] == 0o700, (top, command, options)
 
 
 def test_a_private_file_is_never_open_to_others_on_its_way(here: Path) -> None:

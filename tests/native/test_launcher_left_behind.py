@@ -108,6 +108,13 @@ def test_what_is_ended_by_a_limit_was_not_left_by_the_task(world: World) -> None
     assert (done.outcome, done.facts) == (Outcome.TIME_LIMIT, None)
 
 
+def test_a_limit_that_passes_when_the_program_has_ended_is_not_exceeded(world: World) -> None:
+    done = world.run(world.shell("sleep 1000 > out &", time_limit_ms=300, outputs=[("out", world.to("out"))]))
+    assert done.outcome == Outcome.MISSING_OUTPUT and done.detail.startswith("did not finish: out")
+    assert done.facts is not None and done.facts[4] == 1
+    assert done.end_us - done.start_us < 1_500_000  # the two seconds of an output that is being written are cut short
+
+
 def test_of_two_tasks_each_is_told_of_its_own(root: Path) -> None:
     several = World(root, slots=8)
     several.launcher.submit([several.shell("sleep 1000 & " * (n % 4) + "sleep 0.05", serial=n + 1) for n in range(40)])
