@@ -38,6 +38,7 @@ from amfs.engine import attr as a
 from amfs.engine import fs_requests as q
 from amfs.engine.attr import Attr
 from amfs.errors import SessionError
+from amfs.host.extents import all_zero
 from amfs.host.umask import umask
 
 StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
@@ -477,10 +478,18 @@ class Files:
         with self.open(source, "rb", buffering=0) as old, self.open(target, "wb", buffering=0, **how) as new:
             assert isinstance(old, RawFile) and isinstance(new, RawFile)
             buffer = bytearray(min(transfer.IN_FLIGHT * transfer.CHUNK, attr.size + 1))  # all of it is asked for at once, there or not
+            ends_in_hole = False
             while count := old.readinto(buffer):
-                new.write(memoryview(buffer)[:count])
+                ends_in_hole = all_zero(buffer[:count])
+                if ends_in_hole:
+                    new.seek(old.seek_data())
+                    old.seek(new.tell())
+                else:
+                    new.write(memoryview(buffer)[:count])
                 if progress is not None:
                     progress(count)
+            if ends_in_hole:
+                new.truncate()
 
 
 _of_process: dict[tuple[int, str], Files] = {}

@@ -307,6 +307,12 @@ class RawFile(io.RawIOBase):
         self._at = offset
         return offset
 
+    def seek_data(self) -> int:
+        """Where data begins from here on; the size if there is none. The position stays."""
+        self._checkClosed()
+        self._drain()
+        return self._call(lambda handle: q.Seek(handle, self._at))
+
     def tell(self) -> int:
         self._checkClosed()
         return self._at

@@ -502,7 +502,7 @@ AnyRequest = (
     | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Secure | Touched
     | Walk | ListPath | MkdirPath | RmdirPath | UnlinkPath | RenamePath | LinkPath | SymlinkPath | ReadlinkPath | SetattrPath
     | GetXattrPath | SetXattrPath | ListXattrPath | RemoveXattrPath | SetRank | GetRank | Locate | Df | Du
-    | OpenPath | Read | Write | Truncate | Flush | Stat | Close | Export | Scratch | Adopt
+    | OpenPath | Read | Seek | Write | Truncate | Flush | Stat | Close | Export | Scratch | Adopt
     | Where | Bring | Spare | Digests | Check | CheckStore | SeenOutside | Load | Dump
 )  # fmt: skip
 

@@ -432,7 +432,7 @@ AnyWork = (
     | Fetch | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | MendStripe | DropCopied
     | MarkCopied
     | PartPath | ReportUsage | CountUses | CountProxied | Keep
-    | OpenHandle | Read | Write | TruncateHandle | Flush | CloseHandle
+    | OpenHandle | Read | Seek | Write | TruncateHandle | Flush | CloseHandle
     | Scratch | DropScratch | Adopt | Pour | Digest | PartDigest | CheckPart | CheckStripes
     | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile
     | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups

@@ -11,7 +11,7 @@ PIECE = 1 << 20
 _ZEROS = bytes(PIECE)
 
 
-def all_zero(data: bytes) -> bool:
+def all_zero(data: bytes | bytearray) -> bool:
     return data == (_ZEROS if len(data) == PIECE else bytes(len(data)))
 
 

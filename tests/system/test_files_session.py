@@ -86,6 +86,25 @@ def test_files_are_written_and_read_in_every_mode(files: Files) -> None:
 
 
 @pytest.mark.parametrize("layout", ["whole", "striped"])
+def test_copies_keep_holes(files: Files, tmp_path: Path, layout: str) -> None:
+    for name, tail in (("/end", b""), ("/data", b"z")):
+        with files.open(name, "wb") as file:
+            file.write(b"head")
+            file.truncate(1 << 40)
+            file.seek(0, os.SEEK_END)
+            file.write(tail)
+        files.copy_file(name, "/copy", layout=layout)
+        size = (1 << 40) + len(tail)
+        files.get_file(name, tmp_path / "out")
+        assert (tmp_path / "out").stat().st_size == size and (tmp_path / "out").stat().st_blocks < 1 << 14
+        assert files.info("/copy").size == size
+        with files.open("/copy", "rb") as file:
+            assert file.read(6) == b"head\0\0"
+            file.seek(-1, os.SEEK_END)
+            assert file.read() == (tail or b"\0")
+
+
+@pytest.mark.parametrize("layout", ["whole", "striped"])
 def test_large_files_read_the_same_in_any_order(files: Files, layout: str) -> None:
     data = os.urandom(6 * CHUNK + 12345)
     files.write_bytes("/big", data, layout=layout)
