@@ -73,7 +73,7 @@ def claim(name: str | None) -> Claim:
     if path.exists():
         _refuse_if_taken(name, path)
         remove_directory(path)
-    # It gets its name only when it is locked: what starts a session may be killed at any moment.
+    # It gets its name only when it is locked: this process may be killed at any moment.
     fresh = Path(tempfile.mkdtemp(prefix=".starting-", dir=base))
     try:
         lock = life.hold(fresh / STARTING, str(os.getpid()))

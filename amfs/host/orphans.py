@@ -54,7 +54,7 @@ def mark(path: Path, session: str) -> int:
 def find(parent: Path, session: str | None = None) -> list[Path]:
     """The marked directories in ``parent`` that are this user's and whose owner is dead; of ``session`` only, if given.
 
-    What has no mark, another user or a living owner is left out, and so is the spill directory of a store that is still there.
+    Left out are directories without a mark, of another user or of a living owner, and the spill directory of a store that is still there.
     """
     found = []
     for path in sorted(parent.glob(f"amfs-{os.getuid()}-*")):

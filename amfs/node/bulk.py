@@ -56,7 +56,7 @@ def copy_in(source: bytes, target: bytes) -> tuple[int, bytes]:
 
 
 def copy_out(path: str, handle: Handle | None, target: bytes, mode: int, mtime: int, check: Callable[[], None]) -> tuple[int, bytes]:
-    """A file of this node, or what is open, to a local path; (size, digest). EILSEQ: what was written is not what was read.
+    """Copy a file of this node, or an open one, to a local path; (size, digest). EILSEQ: the copy differs from the bytes that were read.
     ``check``: raises OSError if what was read is not the file's content."""
     above, name = os.path.split(target)
     temporary = os.path.join(above, b".amfs-" + os.urandom(6).hex().encode() + b"-" + name[:100])

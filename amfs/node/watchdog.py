@@ -1,5 +1,5 @@
-"""Names in the node's log what takes too long: requests of mounts, works, threads of C, a turn of the poll loop. A thread of its own, which
-looks once a second; what it looks at says when it began, and nothing else."""
+"""Names in the node's log what takes too long: requests of mounts, works, threads of C, a turn of the poll loop. A thread of its own
+looks once a second. Each source says when its work began, and nothing else."""
 
 from __future__ import annotations
 
