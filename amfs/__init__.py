@@ -20,7 +20,6 @@ DISTRIBUTION = "amfs-hpc"
 if TYPE_CHECKING:
     from amfs.client.files import files
     from amfs.cluster import Cluster
-    from amfs.engine.workflow import DeclaredState, Task, Workflow
     from amfs.errors import (
         AmfsError,
         Fault,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         WorkflowError,
     )
     from amfs.runs.api import RunResult, Session, TaskFailed, graph, run
+    from amfs.workflow.workflow import DeclaredState, Task, Workflow
 
 __all__ = [
     "AmfsError",
@@ -56,7 +56,7 @@ _HOME = {
     **dict.fromkeys(("run", "graph", "Session", "TaskFailed", "RunResult"), "amfs.runs.api"),
     "Cluster": "amfs.cluster",
     "files": "amfs.client.files",
-    **dict.fromkeys(("Task", "Workflow", "DeclaredState"), "amfs.engine.workflow"),
+    **dict.fromkeys(("Task", "Workflow", "DeclaredState"), "amfs.workflow.workflow"),
     **dict.fromkeys(
         ("AmfsError", "Fault", "ProtocolError", "SessionError", "SystemSetupError", "UsageError", "WorkflowError"), "amfs.errors"
     ),

@@ -39,7 +39,7 @@ def partitions(names: Sequence[str], count: int) -> list[int]:
 
 @final
 class Launcher:
-    """Starts processes from packed records (amfs/engine/records.py) on a thread of its own, without the GIL.
+    """Starts processes from packed records (amfs/vocabulary/records.py) on a thread of its own, without the GIL.
 
     First come, first run, while the running tasks' cores fit in ``slots`` and their memory in ``memory`` (a task larger than the whole
     runs alone). Each task is a process group of its own. All its processes end with it, and with this process.
@@ -77,7 +77,7 @@ class Launcher:
         A blind task has one field more, as csrc/launcher/attempts.h has it: (number of the attempt, ((kind, directory, name, inode) per
         file that it made, ...), ((directory, name) per name that it looked for in vain, ...)).
 
-        ``outcome`` is engine.states.Outcome: 0 OK, 1 EXIT (code = status), 2 SIGNAL (code = number), 3 TIME_LIMIT, 4 MISSING_OUTPUT (or a
+        ``outcome`` is a states.Outcome: 0 OK, 1 EXIT (code = status), 2 SIGNAL (code = number), 3 TIME_LIMIT, 4 MISSING_OUTPUT (or a
         process left running had one open for writing), 5 INPUT_CHANGED, 6 SETUP (code = errno), 7 CANCELLED (never started, or killed by
         kill()). Times are microseconds since the epoch. ``maxrss_kib`` 0: less than this process had, which the kernel counts in, so not
         known. stdout, stderr: captured tails (stdout empty for a successful task unless WANT_OUTPUT: then its first ``capture`` bytes, and
@@ -275,7 +275,7 @@ _Attr: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, int, int, 
 class Meta:
     """The metadata of the file system that this node keeps (csrc/metadata/fsmeta.h says what each method means). Any thread may call.
 
-    Names are bytes, times nanoseconds. An attr is a tuple as amfs.engine.attr.Attr; lists of nodes are tuples. Errors are OSError; errno
+    Names are bytes, times nanoseconds. An attr is a tuple as vocabulary.attr.Attr; lists of nodes are tuples. Errors are OSError; errno
     1001 (META_NOT_MINE): the partition is another node's or moving; 1002 (META_BUSY): locked, or others must be told first.
     """
 

@@ -11,19 +11,19 @@ from typing import IO, TYPE_CHECKING, Any
 from amfs.client.discovery import is_live
 from amfs.client.files import Extent, Files, StrPath, Usage
 from amfs.client.tree import Entry
-from amfs.engine.attr import COPIES_MAX, Attr
 from amfs.errors import SessionError, UsageError
 from amfs.runs.api import RunResult, Session, run
+from amfs.vocabulary.attr import COPIES_MAX, Attr
 
 if TYPE_CHECKING:
     from amfs.display.summary import Summary
-    from amfs.engine.workflow import Task, Workflow
     from amfs.functions.executor import Executor
     from amfs.operations.collective import Moved
     from amfs.operations.differences import Difference
     from amfs.operations.loading_common import Transferred
     from amfs.operations.shuffle import Shuffled
     from amfs.provision.owned import OwnedSession
+    from amfs.workflow.workflow import Task, Workflow
 
 
 def _is_path(key: StrPath) -> bool:

@@ -22,8 +22,8 @@ import msgspec
 from amfs.bench.dispatch import Bench, machine
 from amfs.bench.process import Failed
 from amfs.client.files import Files
-from amfs.engine.partition import PartitionTable
 from amfs.errors import AmfsError
+from amfs.vocabulary.partition import PartitionTable
 from benchmarks import programs
 from benchmarks.directories import warm_up, workplace
 from benchmarks.envelope_table import aligned

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from amfs._native import xxh64
-from amfs.engine.partition import PartitionTable
-from amfs.engine.workflow import Task, Workflow
+from amfs.vocabulary.partition import PartitionTable
+from amfs.workflow.workflow import Task, Workflow
 
 STRIPE = 512 << 10
 _MB = 1_000_000

@@ -16,9 +16,9 @@ import msgspec
 from amfs.bench.dispatch import machine
 from amfs.bench.process import Failed
 from amfs.client.files import Files
-from amfs.engine.partition import PartitionTable, enough_for
-from amfs.engine.workflow import Task, Workflow
 from amfs.errors import AmfsError
+from amfs.vocabulary.partition import PartitionTable, enough_for
+from amfs.workflow.workflow import Task, Workflow
 from benchmarks import layouts
 from benchmarks.envelope_table import aligned
 from benchmarks.mounts import Session

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/states.md from the tables of amfs/engine/states.py.
+"""Write docs/states.md from the tables of amfs/vocabulary/states.py.
 
 ``tools/make_state_diagrams.py`` writes; ``--check`` only says whether the page is what the tables say (exit 1 if not). A unit test
 does the latter.
@@ -16,15 +16,15 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
-from amfs.engine.states import TABLES  # noqa: E402  (the path has to be set first)
+from amfs.vocabulary.states import TABLES  # noqa: E402  (the path has to be set first)
 
 PAGE = ROOT / "docs" / "states.md"
 
 HEAD = """\
 # States
 
-Generated from the tables in `amfs/engine/states.py` by `tools/make_state_diagrams.py`; a test fails when this page is stale. A move that is
-not listed here is an error (`InvalidTransition`), raised with the last events of the thing concerned.
+Generated from the tables in `amfs/vocabulary/states.py` by `tools/make_state_diagrams.py`; a test fails when this page is stale. A move
+that is not listed here is an error (`InvalidTransition`), raised with the last events of the thing concerned.
 """
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from amfs.bench.process import Failed, Partner
-from amfs.engine import messages as m
 from amfs.net.keys import Keys
 from amfs.net.sockets import make_keys
 from amfs.net.transport import Transport, random_client_id
+from amfs.vocabulary import messages as m
 
 _HANG_SECONDS = 30.0
 _ANSWERER = 0

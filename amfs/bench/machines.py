@@ -11,18 +11,18 @@ from collections import deque
 from typing import Any
 
 from amfs.bench.process import Failed
-from amfs.engine import messages as m
-from amfs.engine.checks import AnyPlace, check
-from amfs.engine.events import Effect, Ended, Event, Launch, Received, RunOver, Send, SetTimer, TasksExited, TimerFired
 from amfs.engine.machine import Machine
-from amfs.engine.paths import scope_of
-from amfs.engine.specs import SpecMaker
 from amfs.engine.submitter import Submitter
-from amfs.engine.workflow import Task, Workflow
 from amfs.node.core import NodeCore
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Effect, Ended, Event, Launch, Received, RunOver, Send, SetTimer, TasksExited, TimerFired
+from amfs.vocabulary.paths import scope_of
+from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.specs import SpecMaker
+from amfs.workflow.workflow import Task, Workflow
 
 _SLOTS = 2
-_SERIAL_AT, _OUTPUTS_AT = 8, 52  # in the packed record, see engine.records
+_SERIAL_AT, _OUTPUTS_AT = 8, 52  # in the packed record, see vocabulary.records
 _CLIENT = m.CLIENT_ID_MIN
 
 

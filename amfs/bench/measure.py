@@ -14,9 +14,9 @@ from amfs.bench.dispatch import LARGE_BYTES, Bench, pair_lines, work_parent
 from amfs.bench.echo import round_trip_seconds
 from amfs.bench.machines import machine_seconds
 from amfs.bench.transfer import fetch_seconds
-from amfs.engine import messages as m
 from amfs.net import wire
 from amfs.net.link import Packet
+from amfs.vocabulary import messages as m
 
 _PAIRS = 5_000
 _TURNS = 3

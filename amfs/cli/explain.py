@@ -19,8 +19,8 @@ from amfs.cli.fs_common import output_option, print_json
 from amfs.errors import SessionError, UsageError
 
 if TYPE_CHECKING:
-    from amfs.engine.workflow import Task
     from amfs.runs.lineage import RunOf
+    from amfs.workflow.workflow import Task
 
 WAITS_SHOWN = 5
 CHAIN_SHOWN = 6
@@ -46,8 +46,8 @@ def explain(what: str, file: str | None, directory: str, journal: str | None, se
     or read.
     """
     from amfs.cli.explain_file import explain_run_file, explain_session_file
-    from amfs.engine.workflow import canonical
     from amfs.runs.lineage import of_list
+    from amfs.workflow.workflow import canonical
 
     if file is None:
         try:
@@ -114,7 +114,7 @@ def _find(tasks: Sequence[Task], wanted: str, source: str) -> int:
 
 def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> list[str]:
     """What list, journal and shared storage say of the task at ``index``. ``done_keys``: of finished tasks, as in the journal."""
-    from amfs.engine.derivation import Keys
+    from amfs.workflow.derivation import Keys
 
     key = Keys(tasks)
     done: set[int] = set(done_keys)  # type: ignore[call-overload]
@@ -190,7 +190,7 @@ def _ask_nodes(index: int, name: str | None, timeout_s: float) -> list[str]:
     """What the nodes of a session know of task number ``index`` in each of their runs."""
     from amfs.client import discovery
     from amfs.client.control import Client
-    from amfs.engine.messages import Explain, ExplainAsk, Status, StatusAsk
+    from amfs.vocabulary.messages import Explain, ExplainAsk, Status, StatusAsk
 
     session = discovery.find(name) if name else discovery.newest_live()
     if session is None:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from amfs.cli.fs_common import KINDS, Work, fields_of, line, print_json
 from amfs.cli.fs_list import nodes_text, whereabouts
-from amfs.engine.attr import LOST, Attr
-from amfs.engine.paths import NAMESPACE, in_namespace, namespace_path, shared_path
-from amfs.engine.workflow import canonical
+from amfs.vocabulary.attr import LOST, Attr
+from amfs.vocabulary.paths import NAMESPACE, in_namespace, namespace_path, shared_path
+from amfs.workflow.workflow import canonical
 
 if TYPE_CHECKING:
-    from amfs.engine.workflow import Task
     from amfs.runs.lineage import RunOf
+    from amfs.workflow.workflow import Task
 
 SHOWN = 8  # inputs and readers; JSON has all
 

@@ -11,8 +11,8 @@ import click
 
 from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, session_option, stripe_of
 from amfs.client.paths import below, join
-from amfs.engine import fs_requests as q
 from amfs.errors import UsageError
+from amfs.vocabulary import fs_requests as q
 
 
 @click.command(context_settings=CONTEXT)

@@ -15,12 +15,12 @@ import click
 
 from amfs.cli.completion import session_names
 from amfs.client.paths import SCHEME, Place, clean, parse
-from amfs.engine.attr import LOST
 from amfs.errors import UsageError
+from amfs.vocabulary.attr import LOST
 
 if TYPE_CHECKING:
     from amfs.client.files import Files
-    from amfs.engine.attr import Attr
+    from amfs.vocabulary.attr import Attr
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -14,13 +14,13 @@ import click
 from amfs.cli.completion import local_files
 from amfs.cli.fs_common import CONTEXT, Work, layout_options, line, output_option, print_json, session_option, stripe_of, write
 from amfs.client.paths import below, join
-from amfs.engine import fs_requests as q
 from amfs.errors import UsageError
+from amfs.vocabulary import fs_requests as q
 
 if TYPE_CHECKING:
     from amfs.cli.fs_progress import Transfer
     from amfs.client.transfer import Layout
-    from amfs.engine.attr import Attr
+    from amfs.vocabulary.attr import Attr
 
 PIECE = 1 << 20
 

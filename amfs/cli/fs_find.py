@@ -25,9 +25,9 @@ from amfs.cli.fs_common import (
     session_option,
     write,
 )
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
 from amfs.errors import UsageError
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
 
 _TYPES = {
     "f": stat.S_IFREG, "d": stat.S_IFDIR, "l": stat.S_IFLNK, "p": stat.S_IFIFO, "s": stat.S_IFSOCK, "b": stat.S_IFBLK, "c": stat.S_IFCHR,

@@ -32,12 +32,12 @@ from amfs.cli.fs_common import (
     user_name,
     write,
 )
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import LOST
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import LOST
 
 if TYPE_CHECKING:
     from amfs.client.tree import Entry
-    from amfs.engine.attr import Attr
+    from amfs.vocabulary.attr import Attr
 
 _LOST_TEXT = "content lost with a node that died"
 TROUBLE = 2  # exit status of ls for an argument that is not there, as with the ls of coreutils

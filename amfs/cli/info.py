@@ -26,9 +26,9 @@ def info(source: str, arguments: tuple[str, ...], format_: str, files: str | Non
 
     Nothing is run, and no file of the workflow needs to be there. What the document says that has no meaning here is told on stderr.
     """
-    from amfs.engine.versions import versioned
     from amfs.translate.detect import load
     from amfs.translate.shape import later_in_words, shape_of
+    from amfs.workflow.versions import versioned
 
     workflow = versioned(load(source, format=format_, files=files, arguments=arguments))
     shape = shape_of(workflow)

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, Fault, Telling, WorkflowError, told
+from amfs.vocabulary.states import Outcome
 
 _NO_SPACE = os.strerror(errno.ENOSPC).encode()
 
 if TYPE_CHECKING:
     from amfs.client.place import FilesPlace
     from amfs.display.progress import Progress
-    from amfs.engine.checks import Plan
-    from amfs.engine.workflow import Workflow
     from amfs.runs.context import RunOptions
     from amfs.runs.driver import RunDriver
     from amfs.runs.expansion import Expander
     from amfs.runs.journal import Past
+    from amfs.workflow.checks import Plan
+    from amfs.workflow.workflow import Workflow
 
 #: Remarks on a document that are shown; they are one for each kind of construct.
 REMARKS_SHOWN = 20
@@ -208,9 +208,9 @@ class Driver:
 
     def _replay(self, workflow: Workflow, place: FilesPlace) -> tuple[Workflow, Plan]:
         from amfs.cli.synthetic import make_given
-        from amfs.engine.checks import check
         from amfs.libexec import program
         from amfs.translate.synthetic import replay
+        from amfs.workflow.checks import check
 
         synthetic = program("amfs-synthetic")
         scales = {name: 1.0 if self.given[name] is None else self.given[name] for name in ("time_scale", "size_scale")}
@@ -234,7 +234,7 @@ class Driver:
 
     def _open_list(self) -> tuple[Any, Any, Any]:
         from amfs.client.place import FilesPlace
-        from amfs.engine.checks import StreamChecker
+        from amfs.workflow.checks import StreamChecker
 
         checker = StreamChecker(FilesPlace(self.options.base, self.options.session), self.options.source)
         return [], checker.plan, checker

@@ -13,8 +13,8 @@ import click
 from click.core import ParameterSource
 
 from amfs.cli.run_driver import Driver
-from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, UsageError, WorkflowError
+from amfs.vocabulary.states import Outcome
 
 if TYPE_CHECKING:
     from amfs.display.progress import Progress

@@ -25,9 +25,9 @@ def scrub(path: str | None, rate: str, accept: bool, quiet: bool, form: str, ses
     If nodes died that had all records of some names, nobody knows these names any more: a name that is not there may be one of them, so to
     look for it is an error. --accept-lost-names ends that. Look first at what is missing.
     """
-    from amfs.engine.attr import LOSSES
     from amfs.operations.scrubbing import Bad
     from amfs.operations.scrubbing import scrub as work_of
+    from amfs.vocabulary.attr import LOSSES
 
     def say(bad: Bad) -> None:
         if form == "text" and not quiet:

@@ -93,7 +93,7 @@ def _session(name: str | None, nodes: int | None, slots: int | None) -> tuple[Se
 
 
 def _enter(mount: str, directory: str) -> str:
-    from amfs.engine.paths import in_namespace, namespace_path
+    from amfs.vocabulary.paths import in_namespace, namespace_path
 
     inside = os.fsdecode(namespace_path(directory)) if in_namespace(directory) else directory
     path = os.path.normpath(f"{mount}/{inside}")

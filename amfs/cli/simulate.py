@@ -181,8 +181,8 @@ def _workload(workflow: str | None, given: dict[str, Any]) -> Workload:
         if given["nodes"] < 2:
             raise UsageError("--pairs needs at least two nodes: the tasks of a pair run on different ones")
         return made.pairs(given["nodes"], given["slots"], given["pairs"], seconds, size)
-    from amfs.engine.versions import versioned
     from amfs.translate.detect import load
+    from amfs.workflow.versions import versioned
 
     assert workflow is not None
     return made.from_workflow(versioned(load(workflow)), seconds=seconds, bytes_each=size, **scales)

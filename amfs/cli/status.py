@@ -54,8 +54,8 @@ def status(name: str | None, form: str, timeout: float) -> int:
 def _look(session: Any, timeout_s: float) -> dict[str, Any]:
     """What a session says of itself, as plain data."""
     from amfs.client.control import Client
-    from amfs.engine.messages import Status, StatusAsk
     from amfs.errors import SessionError
+    from amfs.vocabulary.messages import Status, StatusAsk
 
     fact: dict[str, Any] = {
         "name": session.name, "created": session.created, "host": session.host.partition("/")[0], "directory": str(session.directory),

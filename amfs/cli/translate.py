@@ -10,12 +10,12 @@ from collections.abc import Iterable
 import click
 
 from amfs.cli.writing import write_out
-from amfs.engine.versions import versioned
-from amfs.engine.workflow import Workflow
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate.detect import FORMATS, load, load_checked
 from amfs.translate.place import HostPlace
 from amfs.translate.shape import Graph, later_in_words
+from amfs.workflow.versions import versioned
+from amfs.workflow.workflow import Workflow
 
 __all__ = ["translate"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from amfs.cli.session_options import chosen_options, node_options
-from amfs.engine.attr import COPIES_MAX
 from amfs.net.records import SessionRecord
+from amfs.vocabulary.attr import COPIES_MAX
 
 
 @click.command()

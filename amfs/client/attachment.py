@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from amfs.engine.messages import ClientHello, Leave, View
 from amfs.engine.views import overtakes
 from amfs.net.records import SessionRecord
 from amfs.net.transport import Transport, random_client_id
+from amfs.vocabulary.messages import ClientHello, Leave, View
 
 
 class Attachment:

@@ -23,10 +23,10 @@ import msgspec
 
 from amfs.client import discovery
 from amfs.client.attachment import Attachment
-from amfs.engine import fs_requests as q
-from amfs.engine.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Heartbeat, Member, Message, View
 from amfs.errors import SessionError
 from amfs.host import processes
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Heartbeat, Member, Message, View
 
 ANSWER_S = 60.0  # for one call, from when it is sent
 CONNECT_S = 5.0  # for one node to greet us

@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TypeVar
 
 from amfs.client.attachment import Attachment
-from amfs.engine.messages import CLIENT_ID_MIN, IdAssigned, Join, Member, Message, View
 from amfs.errors import SessionError
 from amfs.host.processes import host_id
 from amfs.net.addresses import pick
 from amfs.net.records import SessionRecord
+from amfs.vocabulary.messages import CLIENT_ID_MIN, IdAssigned, Join, Member, Message, View
 
 M = TypeVar("M", bound=Message)
 _ASKED_FIRST = 8  # nodes asked for the view; any one that answers will do

@@ -34,12 +34,12 @@ from amfs.client.open_file import RawFile, flags_of, wrap
 from amfs.client.paths import clean, join
 from amfs.client.transfer import Layout, Progress, Source
 from amfs.client.tree import Entry
-from amfs.engine import attr as a
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
 from amfs.errors import SessionError
 from amfs.host.extents import all_zero
 from amfs.host.umask import umask
+from amfs.vocabulary import attr as a
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
 
 StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 

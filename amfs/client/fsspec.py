@@ -25,8 +25,8 @@ from amfs.client.open_file import CHUNK
 from amfs.client.paths import clean, parse
 from amfs.client.transfer import open_exported
 from amfs.client.tree import Entry
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
 
 _shared: weakref.WeakValueDictionary[tuple[int, str | None, int | None], Files] = weakref.WeakValueDictionary()
 _lock = threading.Lock()

@@ -16,8 +16,8 @@ from functools import partial
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, failure
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer

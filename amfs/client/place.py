@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from amfs.engine.paths import in_namespace, namespace_path
 from amfs.errors import SessionError, UsageError
 from amfs.translate.place import HostPlace
+from amfs.vocabulary.paths import in_namespace, namespace_path
 
 
 class FilesPlace(HostPlace):
@@ -28,7 +28,7 @@ class FilesPlace(HostPlace):
         if self.session is None:
             raise UsageError(f"{mine[0]} is a file of a session, and this run has none; start one with 'amfs up'")
         from amfs.client.connection import Call, NodeConnection  # brings the network, which few runs without a session need
-        from amfs.engine import fs_requests as q
+        from amfs.vocabulary import fs_requests as q
 
         connection = NodeConnection(self.session or None)
         try:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from amfs.client import tree
 from amfs.client.connection import Call, NodeConnection, failure
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
 
 DEATH_S = 15.0  # by then a node that died is known to have died
 _PAUSE_S = 0.5

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, failure
 from amfs.client.verifying import WORDS, digests, drop_damaged, fault_of
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import META_SET_MTIME, Attr
 from amfs.host.extents import all_zero, extents
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import META_SET_MTIME, Attr
 
 Progress = Callable[[int], None]  # told the bytes of each piece that is done
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from amfs.client.connection import Call, NodeConnection, Pending
 from amfs.client.paths import join
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
 
 PAGE = 4096  # entries in one answer
 _NAMES_LOST = "may have had more entries: names were lost with nodes (to go on without them: amfs scrub --accept-lost-names)"

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 from amfs.client.connection import Call, NodeConnection, failure
 from amfs.client.selected import PAUSE_S
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
 from amfs.host.digests import of_file
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
 
 LATE_MAX = 240  # how often a node is asked again for an order that takes longer than half a minute
 _PORTION = 64  # digests of one question

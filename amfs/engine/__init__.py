@@ -1,1 +1,1 @@
-"""The run engine as pure machines, with the messages, states and partition table that all processes share."""
+"""The run engine as pure machines: submitter, dispatchers, workers, file location, membership."""

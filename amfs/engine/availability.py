@@ -11,14 +11,25 @@ import logging
 
 import msgspec
 
-from amfs.engine import messages as m
-from amfs.engine import origin as origins
-from amfs.engine.events import AdoptFiles, CopyOut, Evict, FetchData, JobDone, MembersChanged, ReadStore, StageIn, StoreFailed, StoreInline
 from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.paths import in_namespace, shared_path
-from amfs.engine.records import unpack_body
-from amfs.engine.states import FileEvent, FileState, Outcome, PlaceEvent, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
+    AdoptFiles,
+    CopyOut,
+    Evict,
+    FetchData,
+    JobDone,
+    MembersChanged,
+    ReadStore,
+    StageIn,
+    StoreFailed,
+    StoreInline,
+)
+from amfs.vocabulary.paths import in_namespace, shared_path
+from amfs.vocabulary.records import unpack_body
+from amfs.vocabulary.states import FileEvent, FileState, Outcome, PlaceEvent, TaskEvent, TaskState
+from amfs.workflow import origin as origins
 
 DISK_JOBS = ("spill", "back")
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amfs.engine import messages as m
-from amfs.engine.checks import Plan
-from amfs.engine.partition import PartitionTable
-from amfs.engine.workflow import Task
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.partition import PartitionTable
+from amfs.workflow.checks import Plan
+from amfs.workflow.workflow import Task
 
 
 class Closing:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from amfs.engine import messages as m
-from amfs.engine.states import RecordState
 from amfs.engine.task_placement import Placement
 from amfs.engine.worker_health import WorkerHealth
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.states import RecordState
 
 
 class Record:

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 import msgspec
 
 from amfs.config import DispatcherLimits
-from amfs.engine import messages as m
-from amfs.engine import reduction
 from amfs.engine.dispatch_records import DispatchRun, Record, Tree, next_attempt
-from amfs.engine.events import MembersChanged, TimerFired
 from amfs.engine.machine import GoneRuns, Machine
 from amfs.engine.parking import lacks_files
-from amfs.engine.partition import PartitionTable
-from amfs.engine.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
 from amfs.engine.task_placement import Even, make_placement
 from amfs.engine.worker_health import WorkerHealth
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import MembersChanged, TimerFired
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.states import RECORD_NEXT, Outcome, RecordEvent, RecordState, illegal
+from amfs.workflow import reduction
 
 _NOTHING = m.Result(-1)
 #: After a node was lost a task may be done twice, and the second making of a file on shared storage can meet a task that reads it there:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amfs.engine import messages as m
-from amfs.engine.events import MembersChanged
 from amfs.engine.machine import GoneRuns, Machine
-from amfs.engine.paths import scope_of
-from amfs.engine.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import MembersChanged
+from amfs.vocabulary.paths import scope_of
+from amfs.vocabulary.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
 
 _INVALID, _VALID, _FAILED = LookupState.INVALID, LookupState.VALID, LookupState.FAILED
 _KEEP = m.KEEP

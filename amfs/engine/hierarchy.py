@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from amfs.engine.check_parts import Place
-from amfs.engine.checks import Plan
-from amfs.engine.states import PENDING
-from amfs.engine.workflow import Task, canonical
+from amfs.vocabulary.states import PENDING
+from amfs.workflow.check_parts import Place
+from amfs.workflow.checks import Plan
+from amfs.workflow.workflow import Task, canonical
 
 
 class Standing(msgspec.Struct):

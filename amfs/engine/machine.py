@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from amfs.engine.events import CancelTimer, Effect, Event, Log, Received, Send, SetTimer
-from amfs.engine.messages import Message
 from amfs.errors import ProtocolError
+from amfs.vocabulary.events import CancelTimer, Effect, Event, Log, Received, Send, SetTimer
+from amfs.vocabulary.messages import Message
 
 
 class GoneRuns:

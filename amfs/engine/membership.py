@@ -18,13 +18,13 @@ import logging
 import math
 
 from amfs.config import MemberLimits
-from amfs.engine import messages as m
-from amfs.engine.events import Leaving, PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
 from amfs.engine.machine import Machine
 from amfs.engine.majority import Majority
-from amfs.engine.partition import enough_for
-from amfs.engine.states import PEER_NEXT, PeerEvent, PeerState, illegal
 from amfs.engine.views import follow, follows, overtakes
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Leaving, PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
+from amfs.vocabulary.partition import enough_for
+from amfs.vocabulary.states import PEER_NEXT, PeerEvent, PeerState, illegal
 
 _TOLD = 64  # possible successors of the manager hear from a node that it leaves; with more, connections would take longer than the leave
 

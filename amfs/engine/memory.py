@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from amfs.config import MemoryLimits
-from amfs.engine.states import PLACE_NEXT, Place, PlaceEvent, illegal
+from amfs.vocabulary.states import PLACE_NEXT, Place, PlaceEvent, illegal
 
 IN_MEMORY = frozenset((Place.HELD, Place.SPILLING, Place.BOTH, Place.RETURNING))
 ON_DISK = frozenset((Place.SPILLING, Place.BOTH, Place.SPILLED, Place.RETURNING))  # or about to be

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from amfs.engine.events import LookFor
-from amfs.engine.messages import Result, TaskSpec
-from amfs.engine.paths import in_namespace
-from amfs.engine.states import Outcome
-from amfs.engine.workflow import Task
+from amfs.vocabulary.events import LookFor
+from amfs.vocabulary.messages import Result, TaskSpec
+from amfs.vocabulary.paths import in_namespace
+from amfs.vocabulary.states import Outcome
+from amfs.workflow.workflow import Task
 
 GROWS_S = 2.0  # how long a program that adds tasks may take to add the one that makes a file
 

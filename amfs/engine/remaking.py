@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from amfs.engine import messages as m
-from amfs.engine.events import FindLost
-from amfs.engine.paths import in_namespace
-from amfs.engine.states import FINISHED, SKIPPED
-from amfs.engine.workflow import Task
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import FindLost
+from amfs.vocabulary.paths import in_namespace
+from amfs.vocabulary.states import FINISHED, SKIPPED
+from amfs.workflow.workflow import Task
 
 
 class Remaking:

@@ -16,11 +16,11 @@ from itertools import islice
 from typing import Any
 
 from amfs.config import MemoryLimits, WorkerLimits
-from amfs.engine import messages as m
 from amfs.engine.availability import Availability
-from amfs.engine.events import BringBack, Evict, FileDamaged, JobDone, ReadRoom, Restore, RoomRead, SpillOut
-from amfs.engine.states import FileEvent, FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState
 from amfs.engine.worker_state import File, Run, TaskEntry
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import BringBack, Evict, FileDamaged, JobDone, ReadRoom, Restore, RoomRead, SpillOut
+from amfs.vocabulary.states import FileEvent, FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState
 
 LOOK_S = 0.05  # how often something that waits for room is looked at although nothing has happened
 SMALL_BYTES = 1 << 16  # files of this size are fetched whatever the state of memory: they come with the answer that says where they are

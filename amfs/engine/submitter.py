@@ -13,12 +13,18 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from amfs.config import SubmitterLimits
-from amfs.engine import messages as m
-from amfs.engine import reduction
-from amfs.engine.checks import Plan
 from amfs.engine.closing import Closing
 from amfs.engine.credits import Credits
-from amfs.engine.events import (
+from amfs.engine.fls import SHARED_RETENTION
+from amfs.engine.heartbeats import HEARTBEAT, receivers
+from amfs.engine.hierarchy import Hierarchy
+from amfs.engine.machine import Machine
+from amfs.engine.parking import Parking
+from amfs.engine.remaking import Remaking
+from amfs.engine.units import units
+from amfs.engine.views import are_rivals, overtakes
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
     AddTasks,
     CloseList,
     Ended,
@@ -36,19 +42,13 @@ from amfs.engine.events import (
     StopRun,
     TimerFired,
 )  # fmt: skip
-from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.heartbeats import HEARTBEAT, receivers
-from amfs.engine.hierarchy import Hierarchy
-from amfs.engine.machine import Machine
-from amfs.engine.parking import Parking
-from amfs.engine.partition import PartitionTable
-from amfs.engine.remaking import Remaking
-from amfs.engine.specs import SpecMaker
-from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED, Outcome
-from amfs.engine.tokens import is_token, task_of, token
-from amfs.engine.units import units
-from amfs.engine.views import are_rivals, overtakes
-from amfs.engine.workflow import Task
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.states import FAILED, FINISHED, PENDING, SKIPPED, Outcome
+from amfs.workflow import reduction
+from amfs.workflow.checks import Plan
+from amfs.workflow.specs import SpecMaker
+from amfs.workflow.tokens import is_token, task_of, token
+from amfs.workflow.workflow import Task
 
 
 class Submitter(Machine):

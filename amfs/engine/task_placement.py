@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from amfs.engine.messages import TaskSpec
+from amfs.vocabulary.messages import TaskSpec
 
 
 class Placement(Protocol):

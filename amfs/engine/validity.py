@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from amfs.engine import messages as m
+from amfs.vocabulary import messages as m
 
 RUN_MAX = (1 << 32) - 1  # the launcher knows a run by 32 bits
 NODE_MAX = 1 << 20

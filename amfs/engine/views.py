@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from amfs.engine.messages import View, ViewChange
-from amfs.engine.partition import PartitionTable
+from amfs.vocabulary.messages import View, ViewChange
+from amfs.vocabulary.partition import PartitionTable
 
 
 def overtakes(new: View, old: View) -> bool:

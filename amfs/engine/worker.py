@@ -16,8 +16,11 @@ from itertools import islice
 import msgspec
 
 from amfs.config import MemoryLimits, WorkerLimits
-from amfs.engine import messages as m
-from amfs.engine.events import (
+from amfs.engine.fls import SHARED_RETENTION
+from amfs.engine.spilling import Spilling
+from amfs.engine.worker_state import File, Run, TaskEntry
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
     AdoptFiles,
     FileDamaged,
     JobDone,
@@ -29,14 +32,11 @@ from amfs.engine.events import (
     TasksExited,
     TimerFired,
 )
-from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.paths import NamedFiles, in_namespace, sandbox_name, shared_path, store_path
-from amfs.engine.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record, unpack_body
-from amfs.engine.spilling import Spilling
-from amfs.engine.states import FileEvent, FileState, Outcome, Place, TaskEvent, TaskState
-from amfs.engine.tokens import is_token, task_of
-from amfs.engine.worker_state import File, Run, TaskEntry
-from amfs.engine.workflow import some
+from amfs.vocabulary.paths import NamedFiles, in_namespace, sandbox_name, shared_path, store_path
+from amfs.vocabulary.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record, unpack_body
+from amfs.vocabulary.states import FileEvent, FileState, Outcome, Place, TaskEvent, TaskState
+from amfs.workflow.tokens import is_token, task_of
+from amfs.workflow.workflow import some
 
 _DEFAULTS = m.Options()
 READ_IN_PLACE = (Place.SPILLED, Place.RETURNING)

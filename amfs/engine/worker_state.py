@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence, Set
 import msgspec
 
 from amfs.config import MemoryLimits, WorkerLimits
-from amfs.engine import messages as m
-from amfs.engine.events import CloseRun, Delete, DropSpilled, Kill, OpenRun
 from amfs.engine.machine import Machine
 from amfs.engine.memory import Content, Memory
-from amfs.engine.partition import PartitionTable
-from amfs.engine.records import KEEP_FAILED, WANT_OUTPUT
-from amfs.engine.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState, illegal
-from amfs.engine.tokens import is_token
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import CloseRun, Delete, DropSpilled, Kill, OpenRun
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.records import KEEP_FAILED, WANT_OUTPUT
+from amfs.vocabulary.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState, illegal
+from amfs.workflow.tokens import is_token
 
 
 class File(Content):

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
-from amfs.engine.events import FsReplied, FsRequested
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
+from amfs.vocabulary.events import FsReplied, FsRequested
 
 log = logging.getLogger("amfs.fs")
 

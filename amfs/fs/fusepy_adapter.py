@@ -23,8 +23,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from amfs._native import Io, IoHandle, Meta
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import (
+from amfs.errors import SystemSetupError
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import (
     META_SET_ATIME,
     META_SET_MTIME,
     META_SET_SIZE,
@@ -32,8 +33,7 @@ from amfs.engine.attr import (
     ROOT,
     Attr,
 )
-from amfs.engine.events import FsReplied, FsRequested
-from amfs.errors import SystemSetupError
+from amfs.vocabulary.events import FsReplied, FsRequested
 
 log = logging.getLogger("amfs.fs")
 

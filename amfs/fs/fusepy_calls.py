@@ -8,9 +8,9 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import META_SET_ATIME, META_SET_GID, META_SET_MODE, META_SET_MTIME, META_SET_UID, NAME_MAX, Attr
 from amfs.fs.fusepy_adapter import Facts, FusepyAdapter, now
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import META_SET_ATIME, META_SET_GID, META_SET_MODE, META_SET_MTIME, META_SET_UID, NAME_MAX, Attr
 
 _NO_ID = 0xFFFFFFFF
 _BLOCK = 4096

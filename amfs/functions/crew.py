@@ -21,13 +21,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from amfs.engine import calls as c
-from amfs.engine.workflow import Task
 from amfs.errors import AmfsError, ProtocolError
 from amfs.host.processes import host_id
 from amfs.net import call_stream as w
 from amfs.provision.daemon import node_environment
 from amfs.runs.api import Session
 from amfs.runs.tally import told
+from amfs.workflow.workflow import Task
 
 if TYPE_CHECKING:
     from amfs.client.files import Files

@@ -29,9 +29,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from amfs.engine.messages import Message
 from amfs.errors import InvalidTransition
 from amfs.net.weight import weight
+from amfs.vocabulary.messages import Message
 
 
 class Packet(NamedTuple):

@@ -28,7 +28,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from amfs.engine.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Member, Message, PeerRequest, PeerResponse, RunBegin
 from amfs.errors import ProtocolError
 from amfs.host.life import is_held
 from amfs.host.processes import host_id, same_machine
@@ -41,6 +40,7 @@ from amfs.net.probes import Probes
 from amfs.net.records import LIFE
 from amfs.net.sockets import FRAME_BYTES_MAX, Channel, HungUpError, Sockets
 from amfs.net.weight import weight
+from amfs.vocabulary.messages import CLIENT_ID_MIN, FsRequest, FsResponse, Member, Message, PeerRequest, PeerResponse, RunBegin
 
 UNACKED_BYTES_MAX = 64 << 20  # per peer; beyond that messages wait in the queue
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - (1 << 20)

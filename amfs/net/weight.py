@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine import messages as m
+from amfs.vocabulary import messages as m
 
 _SMALL = 256  # a message of numbers
 _PART = 64  # what surrounds the text and content of a part

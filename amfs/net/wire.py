@@ -31,9 +31,9 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine.messages import PROTOCOL_VERSION, AnyMessage, Message
 from amfs.errors import ProtocolError
 from amfs.net.link import Packet
+from amfs.vocabulary.messages import PROTOCOL_VERSION, AnyMessage, Message
 
 MAGIC = b"amfs"
 HEADER = struct.Struct("<4sHHQQQQQQ")

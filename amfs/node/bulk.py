@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable
 
 from amfs._native import IoHandle, check_file, digest, digest_later
-from amfs.engine.fs_requests import CheckedStore
-from amfs.engine.fs_works import PART_DAMAGED
 from amfs.host.digests import Digest, of_file
 from amfs.host.extents import PIECE, Handle, extents, pieces
 from amfs.host.replacing import put_in_place
 from amfs.host.trees import files_below
+from amfs.vocabulary.fs_requests import CheckedStore
+from amfs.vocabulary.fs_works import PART_DAMAGED
 
 CHECKED_FILES, CHECKED_BYTES = 10_000, 1 << 30  # of a store at a time
 

@@ -11,9 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from amfs.config import DispatcherLimits, MemberLimits, MemoryLimits, WorkerLimits
-from amfs.engine import messages as m
 from amfs.engine.dispatcher import Dispatcher
-from amfs.engine.events import (
+from amfs.engine.fls import FlsShard
+from amfs.engine.machine import Machine
+from amfs.engine.membership import Membership
+from amfs.engine.units import ring, units
+from amfs.engine.worker import Worker
+from amfs.errors import in_words
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
     AdoptFiles,
     AttemptEnded,
     AttemptSettled,
@@ -51,16 +57,10 @@ from amfs.engine.events import (
     TimerFired,
     ViewChanged,
 )
-from amfs.engine.fls import FlsShard
-from amfs.engine.machine import Machine
-from amfs.engine.membership import Membership
-from amfs.engine.partition import PartitionTable
-from amfs.engine.paths import in_namespace, namespace_path
-from amfs.engine.states import Outcome
-from amfs.engine.units import ring, units
-from amfs.engine.worker import Worker
-from amfs.engine.workflow import printable
-from amfs.errors import in_words
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.paths import in_namespace, namespace_path
+from amfs.vocabulary.states import Outcome
+from amfs.workflow.workflow import printable
 
 if TYPE_CHECKING:
     from amfs.fs.vfs.machine import FileSystem

@@ -21,9 +21,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from amfs._native import Io, IoHandle, Meta
 from amfs.config import MemoryLimits
-from amfs.engine import fs_works as w
-from amfs.engine.attr import LOCAL, REMOTE, Facts, Opened, stripe_of
-from amfs.engine.events import (
+from amfs.host.extents import Handle, next_data
+from amfs.host.trees import make_directories
+from amfs.node import bulk
+from amfs.node.store import mode_left, room
+from amfs.node.watchdog import since
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import LOCAL, REMOTE, Facts, Opened, stripe_of
+from amfs.vocabulary.events import (
     Event,
     FetchData,
     FileDamaged,
@@ -36,14 +41,9 @@ from amfs.engine.events import (
     FsWorked,
     JobDone,
 )
-from amfs.engine.fs_requests import CheckedStore
-from amfs.engine.paths import key_of, scope_in, stored_as
-from amfs.engine.peer_requests import Usage
-from amfs.host.extents import Handle, next_data
-from amfs.host.trees import make_directories
-from amfs.node import bulk
-from amfs.node.store import mode_left, room
-from amfs.node.watchdog import since
+from amfs.vocabulary.fs_requests import CheckedStore
+from amfs.vocabulary.paths import key_of, scope_in, stored_as
+from amfs.vocabulary.peer_requests import Usage
 
 log = logging.getLogger("amfs.fs")
 

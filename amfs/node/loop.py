@@ -20,8 +20,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from amfs.engine import messages as m
-from amfs.engine.events import (
+from amfs.engine.validity import fault
+from amfs.errors import InvalidTransition, ProtocolError
+from amfs.host.processes import usable_cpus
+from amfs.node.core import HEARTBEAT, NodeCore
+from amfs.node.node_io import NodeIO
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
     CancelTimer,
     ClockRead,
     Effect,
@@ -37,11 +42,6 @@ from amfs.engine.events import (
     Stop,
     TimerFired,
 )
-from amfs.engine.validity import fault
-from amfs.errors import InvalidTransition, ProtocolError
-from amfs.host.processes import usable_cpus
-from amfs.node.core import HEARTBEAT, NodeCore
-from amfs.node.node_io import NodeIO
 
 if TYPE_CHECKING:
     from amfs.net.transport import Transport

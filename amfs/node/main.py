@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from amfs._native import Meta, raise_files_limit
 from amfs.display.progress import size_text
-from amfs.engine.events import Leaving
-from amfs.engine.messages import Member
 from amfs.fs.vfs.machine import FileSystem
 from amfs.host.processes import host_id, usable_cpus
 from amfs.net.addresses import loopback
@@ -31,6 +29,8 @@ from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
 from amfs.node.watchdog import Watchdog, threads_overdue
 from amfs.provision.daemon import enter, report_ready
+from amfs.vocabulary.events import Leaving
+from amfs.vocabulary.messages import Member
 
 log = logging.getLogger("amfs.node")
 

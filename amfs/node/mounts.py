@@ -21,11 +21,11 @@ from typing import Any, Protocol
 import msgspec
 
 from amfs._native import Fuse, Io, Meta
-from amfs.engine.events import Event, FsReplied
 from amfs.errors import AmfsError, SystemSetupError, UsageError
 from amfs.fs.fuse_native import NativeEndpoint
 from amfs.host import fusemounts
 from amfs.host.fusemounts import Answer, ListMounts, MountFacts, MountWithFusepy, Serve
+from amfs.vocabulary.events import Event, FsReplied
 
 log = logging.getLogger("amfs.fs")
 

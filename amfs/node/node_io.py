@@ -16,8 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from amfs._native import Copier, Launcher, check_file
 from amfs.config import MemoryLimits
-from amfs.engine import messages as m
-from amfs.engine.events import (
+from amfs.host import memory
+from amfs.host.shared_storage import LocalPaths, SharedStorage
+from amfs.libexec import program
+from amfs.node.spill_directory import SpillDirectory
+from amfs.node.store import Store, mode_left
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
     AttemptEnded,
     BringBack,
     CloseRun,
@@ -46,14 +51,9 @@ from amfs.engine.events import (
     StoreInline,
     TasksExited,
 )
-from amfs.engine.paths import scope_in
-from amfs.engine.records import BLIND
-from amfs.engine.states import Outcome
-from amfs.host import memory
-from amfs.host.shared_storage import LocalPaths, SharedStorage
-from amfs.libexec import program
-from amfs.node.spill_directory import SpillDirectory
-from amfs.node.store import Store, mode_left
+from amfs.vocabulary.paths import scope_in
+from amfs.vocabulary.records import BLIND
+from amfs.vocabulary.states import Outcome
 
 if TYPE_CHECKING:  # a node without a file system, as an embedded one, starts without them
     from amfs.node.file_backend import FileBackend

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from amfs._native import Copier
 from amfs.config import MemoryLimits
-from amfs.engine.events import BringBack, DropSpilled, Evict, Restore, SpillOut
 from amfs.errors import SystemSetupError
 from amfs.host import memory, orphans
 from amfs.host.file_systems import is_in_memory
 from amfs.node.store import Store, room
+from amfs.vocabulary.events import BringBack, DropSpilled, Evict, Restore, SpillOut
 
 THREADS = 4
 NONE = "none"  # in place of a directory: nothing is to be spilled

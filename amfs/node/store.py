@@ -19,12 +19,12 @@ from pathlib import Path
 
 from amfs._native import digest_later, forget_digest
 from amfs.display.progress import size_text
-from amfs.engine.events import StoreInline
-from amfs.engine.paths import ABSOLUTE, scope_in, store_path
 from amfs.errors import SystemSetupError
 from amfs.host import hugetmpfs, memory, orphans
 from amfs.host.file_systems import is_in_memory
 from amfs.host.trees import files_below, make_directories, remove_tree
+from amfs.vocabulary.events import StoreInline
+from amfs.vocabulary.paths import ABSOLUTE, scope_in, store_path
 
 _ROOM_MIN = 128 << 20  # memory with less than this left is no place for a store: Docker gives containers a /dev/shm of half of that
 _AT_ONCE_BYTES = 64 << 20  # a file of so much is deleted while the poll loop waits: the kernel frees some GB in a second

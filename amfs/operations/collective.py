@@ -15,11 +15,11 @@ from amfs.client.connection import Call, GatewayLost
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean
 from amfs.client.selected import CLOSING_S, PAUSE_S, files_at
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import STRIPED
 from amfs.engine.collectives import ALGORITHMS, GATHER, KINDS, MST, MULTICAST
 from amfs.engine.movement import FINAL, Bring, Brought, Effect, Ended, Event, Held, Look, Looked, Movement, Spare, Spared
 from amfs.errors import UsageError
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import STRIPED
 
 _LOOK_FILES = 64  # in one question
 _WORDS = {**FINAL, errno.EIO: "its content was lost with a node"}

@@ -19,8 +19,6 @@ from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
 from amfs.client.tree import has_magic
 from amfs.client.verifying import LATE_MAX
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import LOST, Attr
 from amfs.engine.spreading import Job, distribute, orders
 from amfs.errors import UsageError
 from amfs.host.digests import of_file
@@ -40,6 +38,8 @@ from amfs.operations.loading_common import (
     mode_of_directory,
 )
 from amfs.operations.loading_urls import dump_urls, load_urls
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import LOST, Attr
 
 PASSES = 3  # over what nodes that died had to do
 _TOGETHER = 2  # orders on their way to one node

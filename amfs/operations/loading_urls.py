@@ -11,10 +11,10 @@ from amfs.client.connection import Call
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
 from amfs.client.verifying import drop_damaged
-from amfs.engine import fs_requests as q
 from amfs.errors import SystemSetupError, UsageError
 from amfs.host.digests import Digest
 from amfs.operations.loading_common import CLIENT, Item, Progress, Transferred, Work, digest_at, digests, inside_items
+from amfs.vocabulary import fs_requests as q
 
 _PIECE = 1 << 20
 

@@ -1,4 +1,4 @@
-"""Reduce the files of a directory to one, with an associative command, by a tree of tasks (``engine.reducing``)."""
+"""Reduce the files of a directory to one, with an associative command, by a tree of tasks (``workflow.reducing``)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from amfs.client.connection import failure
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import below, clean
 from amfs.client.selected import files_at, places
-from amfs.engine.reducing import plan
-from amfs.engine.reduction import IN, OUT
-from amfs.engine.shuffle import name_of
 from amfs.errors import UsageError
 from amfs.runs.api import RunResult, run
+from amfs.workflow.reducing import plan
+from amfs.workflow.reduction import IN, OUT
+from amfs.workflow.shuffle import name_of
 
 ARITY = 8
 _TO_FILE = 'out=$1; shift; exec "$@" > "$out"'

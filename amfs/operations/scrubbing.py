@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 from amfs.client.connection import Call
 from amfs.client.files import Files
 from amfs.client.selected import Selected, files_at
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import STRIPE_COPIES, STRIPED
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import STRIPE_COPIES, STRIPED
 
 T = TypeVar("T")
 

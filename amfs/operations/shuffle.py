@@ -1,4 +1,4 @@
-"""Shuffle a directory of a session: looks where its files are, and runs the workflow of ``engine.shuffle`` there (AMFS Shell §3.4)."""
+"""Shuffle a directory of a session: looks where its files are, and runs the workflow of ``workflow.shuffle`` there (AMFS Shell §3.4)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from amfs.client.connection import Call
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import below, clean
 from amfs.client.selected import files_at, places
-from amfs.engine import fs_requests as q
-from amfs.engine.shuffle import Input, Rule, plan
 from amfs.errors import UsageError
 from amfs.libexec import program
 from amfs.runs.api import RunResult, run
+from amfs.vocabulary import fs_requests as q
+from amfs.workflow.shuffle import Input, Rule, plan
 
 _PART = re.compile(rb"part-(\d{5})\Z")
 

@@ -20,7 +20,6 @@ import msgspec
 
 from amfs.client import discovery
 from amfs.client.control import Client
-from amfs.engine.messages import Shutdown, View
 from amfs.errors import SessionError, UsageError
 from amfs.host import orphans, processes
 from amfs.net import records
@@ -30,6 +29,7 @@ from amfs.provision import daemon
 from amfs.provision.local import START_PER_NODE_S, START_S, LocalProcesses, node_config
 from amfs.provision.provisioner import NodeOptions
 from amfs.provision.systems import System
+from amfs.vocabulary.messages import Shutdown, View
 
 _LOG = "launch.log"  # in the session's directory here: what the launcher and the nodes say
 _ASK_S = 30.0  # for the system to say which hosts there are

@@ -16,7 +16,6 @@ import msgspec
 
 from amfs.client import discovery
 from amfs.client.control import Client
-from amfs.engine.messages import Member, Shutdown
 from amfs.errors import SessionError, UsageError
 from amfs.host import orphans, processes
 from amfs.net import records
@@ -26,6 +25,7 @@ from amfs.net.records import NodeConfig, NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
 from amfs.provision import daemon
 from amfs.provision.provisioner import NodeOptions
+from amfs.vocabulary.messages import Member, Shutdown
 
 START_S = 30.0  # for nodes to listen and to find each other, plus a little for each
 START_PER_NODE_S = 1.0

@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from amfs.display.summary import Failure, Summary
-from amfs.engine import fs_requests
-from amfs.engine.paths import in_namespace, namespace_path
-from amfs.engine.states import Outcome
-from amfs.engine.workflow import Task, Workflow, printable, shortened
 from amfs.errors import AmfsError, UsageError, WorkflowError
 from amfs.host.shared_storage import Facts, LocalPaths
 from amfs.queueing import messages as q
 from amfs.queueing import spool
 from amfs.queueing.words import Queued, task_of
+from amfs.vocabulary import fs_requests
+from amfs.vocabulary.paths import in_namespace, namespace_path
+from amfs.vocabulary.states import Outcome
+from amfs.workflow.workflow import Task, Workflow, printable, shortened
 
 if TYPE_CHECKING:
     from amfs.client.files import Files
-    from amfs.engine.checks import Plan
-    from amfs.engine.messages import Result
     from amfs.runs.driver import RunDriver
+    from amfs.vocabulary.messages import Result
+    from amfs.workflow.checks import Plan
 
 QUEUE = "queue"
 SOURCE = "queue"
@@ -129,7 +129,7 @@ class Batch:
     def _checked(self, tasks: list[Task]) -> tuple[list[Task], Plan]:
         """The tasks that can be run, and their plan. Those that cannot are told."""
         from amfs.client.place import FilesPlace
-        from amfs.engine.checks import check
+        from amfs.workflow.checks import check
 
         for _ in range(CHECKED_AGAIN_MAX):
             workflow = Workflow(tasks, name=SOURCE)

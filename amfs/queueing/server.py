@@ -22,7 +22,6 @@ from pathlib import Path
 import msgspec
 
 from amfs.client import discovery
-from amfs.engine.workflow import printable
 from amfs.errors import AmfsError, SessionError
 from amfs.host import processes
 from amfs.net import records
@@ -30,6 +29,7 @@ from amfs.queueing import batch as batches
 from amfs.queueing import messages as q
 from amfs.queueing import spool
 from amfs.queueing.batch import QUEUE, Batch, Head
+from amfs.workflow.workflow import printable
 
 LOOK_S = 0.5  # between two looks whether the session is still there
 PROBE_EVERY = 10  # of these looks, one asks whether a node lives

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from amfs.engine.paths import NAMESPACE, in_namespace, namespace_path
-from amfs.engine.workflow import Task
 from amfs.errors import UsageError
 from amfs.queueing.spool import Record
+from amfs.vocabulary.paths import NAMESPACE, in_namespace, namespace_path
+from amfs.workflow.workflow import Task
 
 USAGE = "usage: AMFS_queue [-C DIR] [--data-arg N] [--even] [--to DIR] [--] PROGRAM [ARGUMENT]... [-if FILE...] [-of FILE...]"
 _WITH_VALUE = {"-C": "directory", "--directory": "directory", "--to": "to", "--data-arg": "data_arg"}

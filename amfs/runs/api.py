@@ -23,9 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from amfs.display.front_end import in_notebook
-from amfs.engine.checks import StreamChecker
-from amfs.engine.states import Outcome
-from amfs.engine.workflow import Task, Workflow, complete
 from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver, exit_code_of
@@ -33,11 +30,14 @@ from amfs.runs.interrupts import watch
 from amfs.runs.journal import read
 from amfs.runs.live import LiveRun
 from amfs.runs.tally import told
+from amfs.vocabulary.states import Outcome
+from amfs.workflow.checks import StreamChecker
+from amfs.workflow.workflow import Task, Workflow, complete
 
 if TYPE_CHECKING:
     from amfs.display.html import Drawing
     from amfs.display.progress import Summary
-    from amfs.engine.messages import Result
+    from amfs.vocabulary.messages import Result
 
 T = TypeVar("T")
 
@@ -136,9 +136,9 @@ def run(
     """
     from amfs.client.place import FilesPlace
     from amfs.display.choice import make_progress
-    from amfs.engine.checks import check
     from amfs.runs.expansion import Expander, take_in_made
     from amfs.translate.detect import load
+    from amfs.workflow.checks import check
 
     chosen = _options(options)
     progress = in_notebook() if progress is None else progress

@@ -14,7 +14,6 @@ from typing import Literal
 import msgspec
 
 from amfs._native import xxh64
-from amfs.engine import messages as m
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError, SystemSetupError
 from amfs.host.processes import usable_cpus
@@ -23,6 +22,7 @@ from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
 from amfs.runs import leftovers
 from amfs.runs.journal import aside
+from amfs.vocabulary import messages as m
 
 
 class RunOptions(msgspec.Struct, kw_only=True):

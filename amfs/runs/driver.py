@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from amfs._native import caller_limits
 from amfs.display.summary import Snapshot, Summary
-from amfs.engine import messages as m
-from amfs.engine.checks import Plan
-from amfs.engine.derivation import Derivations
-from amfs.engine.events import (
+from amfs.engine.submitter import Submitter
+from amfs.errors import AmfsError
+from amfs.host.shared_storage import size_as_left, size_of
+from amfs.host.umask import umask
+from amfs.runs.context import RunContext, RunOptions
+from amfs.runs.identities import Identities
+from amfs.runs.journal import Done, Header, Journal, Past, aside, next_life
+from amfs.runs.leftovers import JOURNAL
+from amfs.runs.tally import Tally, stage_of
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
     AddTasks,
     AdoptFiles,
     CloseList,
@@ -37,25 +44,18 @@ from amfs.engine.events import (
     Send,
     StopRun,
 )
-from amfs.engine.origin import run_mark
-from amfs.engine.paths import in_namespace, scope_of, shared_path
-from amfs.engine.specs import SpecMaker
-from amfs.engine.states import FINISHED
-from amfs.engine.submitter import Submitter
-from amfs.engine.workflow import Task
-from amfs.errors import AmfsError
-from amfs.host.shared_storage import size_as_left, size_of
-from amfs.host.umask import umask
-from amfs.runs.context import RunContext, RunOptions
-from amfs.runs.identities import Identities
-from amfs.runs.journal import Done, Header, Journal, Past, aside, next_life
-from amfs.runs.leftovers import JOURNAL
-from amfs.runs.tally import Tally, stage_of
+from amfs.vocabulary.paths import in_namespace, scope_of, shared_path
+from amfs.vocabulary.states import FINISHED
+from amfs.workflow.checks import Plan
+from amfs.workflow.derivation import Derivations
+from amfs.workflow.origin import run_mark
+from amfs.workflow.specs import SpecMaker
+from amfs.workflow.workflow import Task
 
 if TYPE_CHECKING:
-    from amfs.engine.resume import Adopted, Resumed, ResumedList, Step
     from amfs.runs.lookups import Lookups
     from amfs.runs.trace import TraceWriter
+    from amfs.workflow.resume import Adopted, Resumed, ResumedList, Step
 
 
 class Expander(Protocol):
@@ -179,7 +179,7 @@ class RunDriver:
         return known
 
     def _resume(self, past: Past) -> tuple[Resumed | None, ResumedList | None]:
-        from amfs.engine.resume import Remains, ResumedList, resume_whole
+        from amfs.workflow.resume import Remains, ResumedList, resume_whole
 
         base, hashed = self.plan.base, self.options.hashed_outputs
         in_session = self._sizes_in_session(past)

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from amfs._native import xxh64
-from amfs.engine.check_parts import Place
-from amfs.engine.checks import Plan, absolute, check
-from amfs.engine.derivation import Derivations
-from amfs.engine.events import Expanded, NotExpanded
 from amfs.engine.hierarchy import Within, join
-from amfs.engine.paths import in_namespace, shared_path
-from amfs.engine.workflow import Task, Workflow, canonical, complete
 from amfs.errors import AmfsError, Fault, WorkflowError
 from amfs.host.shared_storage import LocalPaths, SharedStorage, size_of
 from amfs.runs.identities import Identities
 from amfs.runs.journal import Past
+from amfs.vocabulary.events import Expanded, NotExpanded
+from amfs.vocabulary.paths import in_namespace, shared_path
+from amfs.workflow.check_parts import Place
+from amfs.workflow.checks import Plan, absolute, check
+from amfs.workflow.derivation import Derivations
+from amfs.workflow.workflow import Task, Workflow, canonical, complete
 
 if TYPE_CHECKING:
     from amfs.runs.driver import RunDriver

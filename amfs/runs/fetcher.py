@@ -9,9 +9,9 @@ import threading
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from amfs.engine import messages as m
-from amfs.engine.paths import stored_as
 from amfs.errors import AmfsError
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.paths import stored_as
 
 if TYPE_CHECKING:
     from amfs.runs.driver import RunDriver

@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable
 
 from amfs._native import xxh64
-from amfs.engine.checks import Plan, absolute
-from amfs.engine.derivation import GONE
-from amfs.engine.paths import in_namespace, namespace_path
+from amfs.vocabulary.paths import in_namespace, namespace_path
+from amfs.workflow.checks import Plan, absolute
+from amfs.workflow.derivation import GONE
 
 _SLOW_S = 0.0001  # of one look: a disk over a network, where many are had in the time of one
 _THREADS = 16

@@ -2,7 +2,7 @@
 
 Append-only. A record is ``u32 length, u32 check, payload``, little-endian; ``check`` is the low half of the payload's XXH64 and the
 payload is MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs, derivation, times of outputs);
-``engine/derivation.py`` says what key and derivation are. A torn or damaged record ends the reading: what is before it counts.
+``workflow/derivation.py`` says what key and derivation are. A torn or damaged record ends the reading: what is before it counts.
 """
 
 from __future__ import annotations

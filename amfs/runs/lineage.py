@@ -10,10 +10,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from amfs.engine.derivation import Keys
-from amfs.engine.workflow import Task, canonical, complete
 from amfs.errors import AmfsError
 from amfs.runs.journal import default_path, read
+from amfs.workflow.derivation import Keys
+from amfs.workflow.workflow import Task, canonical, complete
 
 
 class RunOf:

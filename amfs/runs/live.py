@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from amfs.engine import messages as m
-from amfs.engine.paths import shared_path
-from amfs.engine.states import FINISHED
 from amfs.host.shared_storage import exists
 from amfs.runs.fetcher import PATIENCE_S, Fetcher
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.paths import shared_path
+from amfs.vocabulary.states import FINISHED
 
 if TYPE_CHECKING:
     from amfs.runs.driver import RunDriver

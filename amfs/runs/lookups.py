@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from amfs.engine.attr import LOST
-from amfs.engine.origin import ATTRIBUTE, Origin, unpack
-from amfs.engine.paths import namespace_path
 from amfs.errors import AmfsError
+from amfs.vocabulary.attr import LOST
+from amfs.vocabulary.paths import namespace_path
+from amfs.workflow.origin import ATTRIBUTE, Origin, unpack
 
 if TYPE_CHECKING:
     from amfs.client.files import Files

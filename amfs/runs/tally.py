@@ -15,12 +15,12 @@ from itertools import islice
 import msgspec
 
 from amfs.display.summary import Failure, Snapshot, Stage, Summary
-from amfs.engine import messages as m
-from amfs.engine.checks import Plan
-from amfs.engine.states import FINISHED, SKIPPED, Outcome
 from amfs.engine.submitter import Submitter
-from amfs.engine.workflow import Task
 from amfs.errors import brief
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.states import FINISHED, SKIPPED, Outcome
+from amfs.workflow.checks import Plan
+from amfs.workflow.workflow import Task
 
 FAILURES_KEPT = 100
 SUSPECTS_NAMED = 5

@@ -17,10 +17,10 @@ from typing import IO, Any
 import msgspec
 
 from amfs.display.summary import json_safe
-from amfs.engine.messages import Result
-from amfs.engine.states import Outcome
 from amfs.errors import AmfsError, UsageError
 from amfs.runs.tally import told
+from amfs.vocabulary.messages import Result
+from amfs.vocabulary.states import Outcome
 
 RUN_PID = 1 << 30
 """Process id under which the counters of the whole run stand; nodes count from 0."""

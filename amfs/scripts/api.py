@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from amfs.engine.workflow import Task
 from amfs.errors import AmfsError
 from amfs.runs.api import Handle, Session
 from amfs.scripts.script import Script
 from amfs.scripts.world import World
 from amfs.swift.tree import Program
+from amfs.workflow.workflow import Task
 
 
 class SessionRun:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from amfs.engine.checks import StreamChecker
-from amfs.engine.states import FINISHED
-from amfs.engine.workflow import Task, complete
 from amfs.errors import AmfsError, WorkflowError
 from amfs.runs.driver import RunDriver
 from amfs.runs.live import LiveRun
+from amfs.vocabulary.states import FINISHED
+from amfs.workflow.checks import StreamChecker
+from amfs.workflow.workflow import Task, complete
 
 #: Stands for a task of which nothing need be known any more. Scripts may have millions of tasks.
 _DONE = Task("done", ("true",))

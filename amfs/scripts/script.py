@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from amfs.engine.workflow import Task
 from amfs.errors import WorkflowError
 from amfs.scripts.world import Run, World
 from amfs.swift.depth import deep
 from amfs.swift.evaluate.effects import Answered, Ask, Begin, Effect, Event, Finished, Forget, Limits, Submit, TaskEnded
 from amfs.swift.evaluate.statements import compile_program
 from amfs.swift.tree import Program
+from amfs.workflow.workflow import Task
 
 #: Events that are handled before tasks are submitted.
 _AT_ONCE = 4096

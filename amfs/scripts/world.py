@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from amfs.engine.workflow import Task
 from amfs.errors import AmfsError, SystemSetupError
 from amfs.host.processes import usable_cpus
 from amfs.host.replacing import put_in_place
 from amfs.swift import requests as r
 from amfs.swift.evaluate.calls import NAMELESS
 from amfs.translate.swift_host import Host
+from amfs.workflow.workflow import Task
 
 if TYPE_CHECKING:
     import subprocess

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 
-from amfs.engine.attr import META_BUSY, META_NOT_MINE
-from amfs.engine.events import FsWork, FsWorked
-from amfs.engine.fs_works import AwaitBackup
 from amfs.sim.file_backend import Contents, SimFileBackend
 from amfs.sim.process import Process
+from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE
+from amfs.vocabulary.events import FsWork, FsWorked
+from amfs.vocabulary.fs_works import AwaitBackup
 
 AGAIN_S = 0.01  # after a batch that did not come, came to another table, or was refused
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from amfs._native import Meta
-from amfs.engine.attr import Attr
+from amfs.vocabulary.attr import Attr
 
 
 class Node(Protocol):

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from amfs.engine import messages as m
-from amfs.engine.events import (
+from amfs.engine.submitter import Submitter
+from amfs.engine.views import overtakes
+from amfs.net.link import Limits as LinkLimits
+from amfs.sim import session_files
+from amfs.sim.node import items_in
+from amfs.sim.process import Process
+from amfs.sim.settings import Limits
+from amfs.sim.workload import Workload
+from amfs.sim.world import World
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
     AddTasks,
     CancelTimer,
     CloseList,
@@ -26,18 +35,9 @@ from amfs.engine.events import (
     SetTimer,
     StopRun,
 )
-from amfs.engine.paths import scope_of
-from amfs.engine.specs import SpecMaker
-from amfs.engine.states import FINISHED
-from amfs.engine.submitter import Submitter
-from amfs.engine.views import overtakes
-from amfs.net.link import Limits as LinkLimits
-from amfs.sim import session_files
-from amfs.sim.node import items_in
-from amfs.sim.process import Process
-from amfs.sim.settings import Limits
-from amfs.sim.workload import Workload
-from amfs.sim.world import World
+from amfs.vocabulary.paths import scope_of
+from amfs.vocabulary.states import FINISHED
+from amfs.workflow.specs import SpecMaker
 
 _NO_VIEW = "no view"
 VIEW_PATIENCE_S = 15.0

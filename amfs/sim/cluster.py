@@ -5,9 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from amfs.engine import messages as m
-from amfs.engine.events import Event, Leaving, PeerDown, Received
-from amfs.engine.partition import PartitionTable, enough_for
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.client import SimClient
 from amfs.sim.file_backend import Contents
@@ -16,6 +13,9 @@ from amfs.sim.process import Process
 from amfs.sim.settings import Limits
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Event, Leaving, PeerDown, Received
+from amfs.vocabulary.partition import PartitionTable, enough_for
 
 WALL_NS = 1_600_000_000_000_000_000  # what clocks on walls show in the beginning
 

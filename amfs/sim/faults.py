@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from amfs.engine import messages as m
 from amfs.sim.client import SimClient
 from amfs.sim.cluster import Cluster
 from amfs.sim.scenario import FaultEvent
 from amfs.sim.settings import Faults
 from amfs.sim.world import World
+from amfs.vocabulary import messages as m
 
 #: Events at which a process may be hit, so that it is hit in the middle of something: messages that arrive, and tasks that begin.
 EVENTS = (

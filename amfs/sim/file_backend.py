@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine.attr import COPIED, LOCAL, REMOTE, STRIPES, Facts, Opened, stripe_of
-from amfs.engine.events import Event, FsDamaged, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
-from amfs.engine.peer_requests import Usage
 from amfs.host.digests import Digest
 from amfs.sim.bit_flips import BitFlips
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import COPIED, LOCAL, REMOTE, STRIPES, Facts, Opened, stripe_of
+from amfs.vocabulary.events import Event, FsDamaged, FsFull, FsHandlesClosed, FsStriped, FsWork, FsWorked
+from amfs.vocabulary.peer_requests import Usage
 
 STRIPE = 4096
 LIMIT = 1 << 30

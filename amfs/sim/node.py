@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from amfs._native import Meta
-from amfs.engine import messages as m
 from amfs.engine.dispatch_records import Record
-from amfs.engine.events import (
+from amfs.engine.views import are_rivals
+from amfs.fs.vfs.machine import FileSystem
+from amfs.net.link import Limits as LinkLimits
+from amfs.node.core import HEARTBEAT, NodeCore
+from amfs.sim import session_files
+from amfs.sim.backups import BackupSender
+from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
+from amfs.sim.node_io import NodeIO
+from amfs.sim.process import Process
+from amfs.sim.settings import Costs, Limits
+from amfs.sim.world import World
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
     CancelTimer,
     ClockRead,
     Effect,
@@ -28,18 +39,7 @@ from amfs.engine.events import (
     TimerFired,
     ViewChanged,
 )
-from amfs.engine.fs_works import AwaitBackup
-from amfs.engine.views import are_rivals
-from amfs.fs.vfs.machine import FileSystem
-from amfs.net.link import Limits as LinkLimits
-from amfs.node.core import HEARTBEAT, NodeCore
-from amfs.sim import session_files
-from amfs.sim.backups import BackupSender
-from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
-from amfs.sim.node_io import NodeIO
-from amfs.sim.process import Process
-from amfs.sim.settings import Costs, Limits
-from amfs.sim.world import World
+from amfs.vocabulary.fs_works import AwaitBackup
 
 if TYPE_CHECKING:
     from amfs.sim.workload import Workload

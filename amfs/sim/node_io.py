@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from amfs.engine import messages as m
-from amfs.engine.events import (
+from amfs.sim.workload import LOOKS_AT
+from amfs.sim.world import World
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
     BringBack,
     CloseRun,
     CopyOut,
@@ -32,11 +34,9 @@ from amfs.engine.events import (
     StoreInline,
     TasksExited,
 )
-from amfs.engine.paths import store_path
-from amfs.engine.records import unpack_record
-from amfs.engine.states import Outcome
-from amfs.sim.workload import LOOKS_AT
-from amfs.sim.world import World
+from amfs.vocabulary.paths import store_path
+from amfs.vocabulary.records import unpack_record
+from amfs.vocabulary.states import Outcome
 
 if TYPE_CHECKING:
     from amfs.node.core import NodeCore
@@ -65,7 +65,7 @@ class Started(NamedTuple):
 
 
 def _root_of(part: Started) -> int:
-    """The reduction that a partial task belongs to: its output's name says it (engine.reduction)."""
+    """The reduction that a partial task belongs to: its output's name says it (workflow.reduction)."""
     return int(part.outputs[0][0].split("/")[1])
 
 

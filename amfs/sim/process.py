@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import msgspec
 
-from amfs.engine import messages as m
-from amfs.engine.events import Effect, Event, PeerDown, Received, TimerFired
 from amfs.net import wire
 from amfs.net.link import Limits as LinkLimits
 from amfs.net.link import Link, Packet, State
 from amfs.sim.settings import NEVER
 from amfs.sim.world import World
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Effect, Event, PeerDown, Received, TimerFired
 
 _encode = msgspec.msgpack.Encoder().encode
 

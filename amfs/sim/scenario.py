@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from amfs.engine.workflow import Task
 from amfs.sim.settings import Faults, FileLoad, Limits
 from amfs.sim.workload import BlindTask, Workload
+from amfs.workflow.workflow import Task
 
 
 class Settings(msgspec.Struct, frozen=True):

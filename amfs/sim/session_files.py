@@ -9,10 +9,10 @@ import errno
 from typing import TYPE_CHECKING, Any
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine.attr import LOST, ROOT, Attr
-from amfs.engine.messages import CLIENT_ID_MIN
-from amfs.engine.paths import namespace_path
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import LOST, ROOT, Attr
+from amfs.vocabulary.messages import CLIENT_ID_MIN
+from amfs.vocabulary.paths import namespace_path
 
 if TYPE_CHECKING:
     from amfs.sim.file_backend import SimFileBackend

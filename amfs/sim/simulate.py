@@ -12,14 +12,14 @@ import time
 
 import msgspec
 
-from amfs.engine import messages as m
-from amfs.engine.paths import scope_of
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim import faults as fault_plan
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Costs, Faults, Limits, Storage
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.paths import scope_of
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from amfs.engine.checks import AnyPlace, Plan, check
-from amfs.engine.states import Outcome
-from amfs.engine.tokens import token
-from amfs.engine.workflow import Task, Workflow, canonical
 from amfs.sim.settings import Faults
+from amfs.vocabulary.states import Outcome
+from amfs.workflow.checks import AnyPlace, Plan, check
+from amfs.workflow.tokens import token
+from amfs.workflow.workflow import Task, Workflow, canonical
 
 BASE = "/work"
 LOOKS_AT = 0.3  # of its time, when a blind task looks for its files

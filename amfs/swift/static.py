@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from amfs.engine.workflow import Task
 from amfs.errors import Fault, WorkflowError
 from amfs.swift.depth import deep
 from amfs.swift.evaluate.effects import Answered, Ask, Begin, Effect, Finished, Limits, Submit
@@ -15,6 +14,7 @@ from amfs.swift.requests import Print, Refused, Request, WriteFile
 from amfs.swift.source import At, Mistake, refuse
 from amfs.swift.tree import Program
 from amfs.swift.values import UNSET, FileCell, Made
+from amfs.workflow.workflow import Task
 
 #: Places that are named when a program needs a run.
 SHOWN = 5

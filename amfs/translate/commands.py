@@ -10,11 +10,11 @@ from __future__ import annotations
 import posixpath
 import re
 
-from amfs.engine.workflow import Task
 from amfs.patterns import pattern
 from amfs.translate.bash_only import INSTEAD, bash_only
 from amfs.translate.reader import Reader
 from amfs.translate.shell_quoting import Malformed, QuotingError, Word, split, trim
+from amfs.workflow.workflow import Task
 
 SHELL = "/bin/sh"
 PRAGMA = "#amfs "

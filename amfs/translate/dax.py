@@ -14,12 +14,12 @@ from xml.parsers import expat
 
 import msgspec
 
-from amfs.engine.workflow import Task, complete
 from amfs.translate.document import DEPTH_MAX, ELEMENT_BYTES_MAX, tolerant
 from amfs.translate.pegasus import PegasusReader, command_words
 from amfs.translate.pegasus_catalogs import Place, Transformation, key_of
 from amfs.translate.pegasus_nested import Job
 from amfs.translate.pegasus_profiles import Profiles
+from amfs.workflow.workflow import Task, complete
 
 Attributes = dict[str, str]
 

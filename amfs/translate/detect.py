@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
-from amfs.engine.check_parts import Place
-from amfs.engine.check_texts import whole_faults
-from amfs.engine.checks import Plan, check
-from amfs.engine.workflow import DeclaredState, Task, Workflow, complete
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import commands, filelist, tasklist
 from amfs.translate.document import DOCUMENT_BYTES_MAX, ELEMENT_BYTES_MAX, STDIN, DocumentReader, in_pieces, taken
 from amfs.translate.reader import FAULTS_MAX, Reader
 from amfs.translate.sniff import HEAD, Undetected, format_of_name, may_be_document, refuse_name, sniff, sniff_document
+from amfs.workflow.check_parts import Place
+from amfs.workflow.check_texts import whole_faults
+from amfs.workflow.checks import Plan, check
+from amfs.workflow.workflow import DeclaredState, Task, Workflow, complete
 
 #: Formats of whole documents: nothing can be said of their tasks before the end. Each is read by a module of its own, on demand.
 DOCUMENTS = {
@@ -272,7 +272,7 @@ def load_checked(
     arguments: Sequence[str] = (),
     shell: str = "",
 ) -> tuple[Workflow, Plan]:
-    """``load`` and ``amfs.engine.checks.check`` in one go: WorkflowError has the faults of both. ``prepare`` is called in between."""
+    """``load`` and ``amfs.workflow.checks.check`` in one go: WorkflowError has the faults of both. ``prepare`` is called in between."""
     workflow, faults, suspects = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments, shell=shell)
     if prepare is not None and not faults:
         prepare(workflow)
@@ -430,7 +430,7 @@ def read_stream(
     on_fault: Callable[[Fault], None] | None = None,
     shell: str = "",
 ) -> Iterator[Task]:
-    """The tasks of a pipe or file as their lines arrive, complete (``engine.workflow.complete``); ends when the other side closes it.
+    """The tasks of a pipe or file as their lines arrive, complete (``workflow.workflow.complete``); ends when the other side closes it.
 
     Blocks only while no line is complete. A faulty line is given to ``on_fault`` and skipped; without it, it raises WorkflowError.
     A caller with a poll loop of its own drives a ``Parser`` instead.

@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from amfs.engine.workflow import Later, Task, printable
 from amfs.errors import Fault
 from amfs.translate.reader import FAULTS_MAX as FAULTS_MAX
 from amfs.translate.reader import Reader
+from amfs.workflow.workflow import Later, Task, printable
 
 _T = TypeVar("_T")
 

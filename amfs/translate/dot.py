@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from amfs.engine.workflow import Workflow, printable
 from amfs.translate.shape import Picture, picture_of
 from amfs.translate.svg import colours_of
+from amfs.workflow.workflow import Workflow, printable
 
 
 def write(workflow: Workflow, grouped: bool | None = False) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from amfs.engine.workflow import DeclaredState, Workflow, complete
 from amfs.translate.reader import Reader
 from amfs.translate.shell_quoting import Malformed, quote, split, trim
 from amfs.translate.tasklist import parse_state
+from amfs.workflow.workflow import DeclaredState, Workflow, complete
 
 HEADER = ["fileid", "filename", "state"]
 

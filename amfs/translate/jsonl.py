@@ -15,8 +15,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from amfs.engine.workflow import DeclaredState, Task, Workflow
 from amfs.translate.reader import Reader
+from amfs.workflow.workflow import DeclaredState, Task, Workflow
 
 #: Task without ``line``: made from it, so that a field added there is part of the format at once.
 _FIELDS = [field for field in msgspec.structs.fields(Task) if field.name != "line"]

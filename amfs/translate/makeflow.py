@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine.workflow import Task
 from amfs.translate import makeflow_jx
 from amfs.translate.commands import SHELL, command_argv
 from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, KeptReader, in_pieces, local_path
 from amfs.translate.makeflow_text import Expander, TooLong, file_names, logical_lines, redirected, split_head
 from amfs.translate.shell_quoting import Malformed, quote, split
 from amfs.translate.tasklist import parse_size
+from amfs.workflow.workflow import Task
 
 _ASSIGNMENT = re.compile(r"(?P<local>@?)[ \t]*(?P<name>[A-Za-z_][\w.-]*)[ \t]*(?P<add>\+?)=(?P<value>.*)", re.DOTALL)
 _ALONE = re.compile(r"[A-Za-z_]\w*\+?=\S*")

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine.workflow import Task
 from amfs.translate.document import FAULTS_MAX, DocumentReader, last_writers, tolerant, with_after
 from amfs.translate.pegasus_catalogs import Catalogs, Place, Transformation, expand, key_of
 from amfs.translate.pegasus_nested import Around, Job, NestingReader, SubWorkflows
 from amfs.translate.pegasus_profiles import Profiles, apply, merge
 from amfs.translate.shell_quoting import QuotingError, split
 from amfs.translate.yaml_stream import Map, YamlDocument, YamlError
+from amfs.workflow.workflow import Task
 
 _TYPES = ("job", "pegasusWorkflow", "condorWorkflow")
 _CATALOGS = ("siteCatalog", "replicaCatalog", "transformationCatalog")

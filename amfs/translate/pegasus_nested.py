@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from amfs.engine.paths import in_namespace
-from amfs.engine.workflow import Task, Workflow, canonical
 from amfs.errors import Fault, WorkflowError
 from amfs.translate.document import NESTED_MAX, KeptReader, last_writers
 from amfs.translate.pegasus_profiles import Profiles
+from amfs.vocabulary.paths import in_namespace
+from amfs.workflow.workflow import Task, Workflow, canonical
 
 if TYPE_CHECKING:
     from amfs.translate.pegasus_catalogs import Catalogs
@@ -85,7 +85,7 @@ class NestingReader(KeptReader):
 
 
 class MadeLater:
-    """A sub-workflow whose document a job makes: what is needed to take it in when that job has ended. An ``engine.workflow.Later``."""
+    """A sub-workflow whose document a job makes: what is needed to take it in when that job has ended. An ``workflow.workflow.Later``."""
 
     def __init__(self, reader: NestingReader, job: Job, makers: Mapping[str, str], document: str) -> None:
         self.document = document

@@ -1,6 +1,6 @@
 """The real place in which a workflow runs: which files and directories are on shared storage, which programs on this machine.
 
-The one module of ``translate`` that looks at the file system by itself, for the checks of ``amfs.engine.checks``. Writes nothing.
+The one module of ``translate`` that looks at the file system by itself, for the checks of ``amfs.workflow.checks``. Writes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from amfs.host.shared_storage import LocalPaths, SharedStorage, missing
 
 
 class HostPlace:
-    """``amfs.engine.checks.Place`` on this machine. ``base`` defaults to the current directory, ``path`` to $PATH."""
+    """``amfs.workflow.checks.Place`` on this machine. ``base`` defaults to the current directory, ``path`` to $PATH."""
 
     def __init__(
         self, base: str | os.PathLike[str] | None = None, path: str | None = None, shared: SharedStorage | None = None

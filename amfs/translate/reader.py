@@ -5,8 +5,8 @@ A reader never raises for faulty input: it notes a ``Fault`` and goes on with th
 
 from __future__ import annotations
 
-from amfs.engine.workflow import DeclaredState, Task, printable
 from amfs.errors import Fault
+from amfs.workflow.workflow import DeclaredState, Task, printable
 
 #: Faults kept of one text; a hostile one must not fill the memory with its own faults.
 FAULTS_MAX = 100

@@ -12,11 +12,11 @@ from itertools import chain
 
 import msgspec
 
-from amfs.engine.check_parts import cycle_in_words
-from amfs.engine.order import cycles, topological
-from amfs.engine.versions import versioned
-from amfs.engine.workflow import NOWHERE, Spelling, Task, Workflow, canonical, complete, printable
 from amfs.errors import Fault, WorkflowError
+from amfs.workflow.check_parts import cycle_in_words
+from amfs.workflow.order import cycles, topological
+from amfs.workflow.versions import versioned
+from amfs.workflow.workflow import NOWHERE, Spelling, Task, Workflow, canonical, complete, printable
 
 #: More tasks than this, or more than this in one level, are drawn in groups.
 TASKS_DRAWN = 60
@@ -35,7 +35,7 @@ def kind_of(task: Task) -> str:
 class Graph:
     """Tasks by index and what each waits for. Raises WorkflowError when tasks wait for each other, or for one that there is not.
 
-    Files with several writers are several files (``amfs.engine.versions``). Files are known by their canonical names.
+    Files with several writers are several files (``amfs.workflow.versions``). Files are known by their canonical names.
     """
 
     def __init__(self, workflow: Workflow) -> None:

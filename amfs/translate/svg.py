@@ -7,9 +7,9 @@ import zlib
 from collections import Counter
 from xml.sax.saxutils import escape
 
-from amfs.engine.workflow import Workflow, printable
 from amfs.translate.layered import lay_out
 from amfs.translate.shape import Picture, picture_of
+from amfs.workflow.workflow import Workflow, printable
 
 #: Light fills on which black text reads well, also for most who see colours differently; a kind always has the same.
 COLOURS = (

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine.workflow import Task
 from amfs.swift import requests as r
 from amfs.swift.names import local
 from amfs.swift.source import Source
+from amfs.workflow.workflow import Task
 
 
 class Host:

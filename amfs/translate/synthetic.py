@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from amfs.engine.paths import in_namespace
-from amfs.engine.versions import versioned
-from amfs.engine.workflow import NOWHERE, Task, Workflow, canonical, complete
+from amfs.vocabulary.paths import in_namespace
+from amfs.workflow.versions import versioned
+from amfs.workflow.workflow import NOWHERE, Task, Workflow, canonical, complete
 
 #: Bytes of a file of which no size is recorded, before scaling.
 UNKNOWN_BYTES = 1024

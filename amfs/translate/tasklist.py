@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from amfs.engine.workflow import DeclaredState, Task, Workflow, complete, value_faults
 from amfs.patterns import pattern
 from amfs.translate.reader import Reader
 from amfs.translate.shell_quoting import Malformed, Word, quote, split, trim
+from amfs.workflow.workflow import DeclaredState, Task, Workflow, complete, value_faults
 
 HEADER = ["taskid", "binary", "input", "output", "rule"]
 PRAGMA = "#amfs "

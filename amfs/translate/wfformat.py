@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine.workflow import DeclaredState, Task
 from amfs.translate.document import ELEMENT_BYTES_MAX, FAULTS_MAX, KeptReader, taken, with_after
 from amfs.translate.shell_quoting import QuotingError, split
+from amfs.workflow.workflow import DeclaredState, Task
 
 Strings = list[str] | None
 Number = int | float | None

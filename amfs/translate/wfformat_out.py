@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine.workflow import Task, Workflow, complete, value_faults
 from amfs.translate.shape import Graph, kind_of
 from amfs.translate.shell_quoting import quote
 from amfs.translate.wfformat import EXTRA_FIELDS, Extra, ExtraFiles
 from amfs.translate.wfformat import kind_of as kind_of_name
+from amfs.workflow.workflow import Task, Workflow, complete, value_faults
 
 VERSION = "1.5"
 

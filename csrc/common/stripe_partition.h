@@ -1,6 +1,6 @@
 /* The place of a stripe: the partition in which stripe `index` of the file `ino` lies, when there are `partitions` (> 0). The hash of the file is
  * the place of stripe 0, and stripe i lies i partitions further (MemFS §II), so that neighbours are on different nodes. The session's table says
- * which node has a partition (amfs/engine/partition.py). */
+ * which node has a partition (amfs/vocabulary/partition.py). */
 #ifndef AMFS_STRIPE_PARTITION_H
 #define AMFS_STRIPE_PARTITION_H
 

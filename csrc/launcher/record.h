@@ -1,4 +1,4 @@
-/* Task records: the packed form that Python hands over (amfs/engine/records.py is the other half of this contract) and the unpacked one.
+/* Task records: the packed form that Python hands over (amfs/vocabulary/records.py is the other half of this contract) and the unpacked one.
  *
  * Layout, little-endian:
  *   header   80 bytes: u32 length, flags; u64 serial; u32 context, cores; u64 memory; u32 time_limit_ms, depth, argc, envc, inputs,

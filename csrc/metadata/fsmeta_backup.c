@@ -14,7 +14,7 @@
 
 bool fsmeta_is_shadow(const struct meta *meta, size_t partition) { return meta->shadows[partition].state != SHADOW_NONE; }
 
-/* ── the table of states ── that of engine/states.py */
+/* ── the table of states ── that of vocabulary/states.py */
 
 int meta_backup_move(int state, int event) {
     enum { NEVER = -1 };

@@ -150,7 +150,7 @@ struct name_lock {
     char name[];
 };
 
-/* ── backups ── the states are those of engine/states.py */
+/* ── backups ── the states are those of vocabulary/states.py */
 enum shadow_state { SHADOW_NONE, SHADOW_SYNCING, SHADOW_IN_STEP };
 struct shadow {
     int32_t source; /* the node that tells of its changes */

@@ -13,10 +13,15 @@ from collections.abc import Callable
 from typing import Any
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import messages as m
-from amfs.engine.attr import META_BUSY, META_NOT_MINE, META_SET_SIZE, Attr
-from amfs.engine.events import (
+from amfs.fs.fuse_native import typed
+from amfs.fs.vfs.machine import FileSystem
+from amfs.net.link import Packet
+from amfs.net.wire import decode, encode
+from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE, META_SET_SIZE, Attr
+from amfs.vocabulary.events import (
     AttemptSettled,
     CancelTimer,
     ClockRead,
@@ -34,12 +39,7 @@ from amfs.engine.events import (
     TimerFired,
     ViewChanged,
 )
-from amfs.engine.partition import PartitionTable
-from amfs.fs.fuse_native import typed
-from amfs.fs.vfs.machine import FileSystem
-from amfs.net.link import Packet
-from amfs.net.wire import decode, encode
-from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
+from amfs.vocabulary.partition import PartitionTable
 
 STEPS_MAX = 100_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amfs.engine import messages as m
-from amfs.engine.records import pack_body
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.records import pack_body
 
 RUN = 7
 SCOPE = "7/"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Generic, Self, TypeVar
 
-from amfs.engine.events import CancelTimer, Effect, Event, Log, Received, Send, SetTimer, TimerFired
 from amfs.engine.machine import Machine
-from amfs.engine.messages import Message
 from amfs.net.link import Packet
 from amfs.net.wire import decode, encode
+from amfs.vocabulary.events import CancelTimer, Effect, Event, Log, Received, Send, SetTimer, TimerFired
+from amfs.vocabulary.messages import Message
 
 M = TypeVar("M", bound=Message)
 E = TypeVar("E")

@@ -6,13 +6,13 @@ import pytest
 from parts import BASE, RUN, result
 from test_submitter import Client
 
-from amfs.engine import messages as m
-from amfs.engine.checks import AnyPlace, StreamChecker, check
-from amfs.engine.events import Ended
 from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.states import Outcome
-from amfs.engine.workflow import Task, Workflow
 from amfs.errors import WorkflowError
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Ended
+from amfs.vocabulary.states import Outcome
+from amfs.workflow.checks import AnyPlace, StreamChecker, check
+from amfs.workflow.workflow import Task, Workflow
 
 
 def task(name: str, after: str = "", inputs: str = "", outputs: str = "", scratch: str = "") -> Task:

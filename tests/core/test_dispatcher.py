@@ -18,12 +18,12 @@ from parts import CLIENT, RUN, SCOPE, begin, key, keys, result, spec
 from recorder import Recorder
 
 from amfs.config import DispatcherLimits
-from amfs.engine import messages as m
 from amfs.engine.dispatcher import EXCUSED_MAX, Dispatcher
-from amfs.engine.events import MembersChanged
-from amfs.engine.partition import PartitionTable
-from amfs.engine.records import unpack_body
-from amfs.engine.states import Outcome, RecordState
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import MembersChanged
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.records import unpack_body
+from amfs.vocabulary.states import Outcome, RecordState
 
 SHARD, ELSEWHERE = 9, 8
 LIMITS = DispatcherLimits()

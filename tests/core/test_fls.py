@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from recorder import Recorder
 
-from amfs.engine import messages as m
-from amfs.engine.events import MembersChanged
 from amfs.engine.fls import SHARED_RETENTION, FlsShard
-from amfs.engine.partition import PartitionTable
-from amfs.engine.states import LookupState
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import MembersChanged
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.states import LookupState
 
 RUN = 7
 CLIENT = m.CLIENT_ID_MIN + 5

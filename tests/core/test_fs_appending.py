@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster, Real
 
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine.attr import LOCAL, Attr, Opened
-from amfs.engine.events import FsRequested
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import LOCAL, Attr, Opened
+from amfs.vocabulary.events import FsRequested
 
 
 class Appender:

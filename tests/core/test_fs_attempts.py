@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster
 
-from amfs.engine.attr import PENDING_NODE_SHIFT, ROOT, Attr
-from amfs.engine.events import AttemptEnded, EndAttempt, Traces
 from amfs.fs.vfs.attempts import DIRECTORY, FILE, LINK, RENAMED
+from amfs.vocabulary.attr import PENDING_NODE_SHIFT, ROOT, Attr
+from amfs.vocabulary.events import AttemptEnded, EndAttempt, Traces
 
 NEW = os.O_WRONLY | os.O_CREAT
 

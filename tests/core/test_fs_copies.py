@@ -9,10 +9,10 @@ from contextlib import suppress
 import pytest
 from fs_cluster import Cluster
 
-from amfs.engine import fs_works as w
-from amfs.engine.attr import STRIPED, Attr
 from amfs.host.digests import Digest
 from amfs.sim.file_backend import STRIPE
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import STRIPED, Attr
 
 NODES = 3
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster, Node, Real
 
-from amfs.engine import fs_works as w
-from amfs.engine import messages as m
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOST, STRIPED, WHOLE, Attr
-from amfs.engine.events import Received
-from amfs.engine.partition import PartitionTable
 from amfs.fs.vfs.calls import PATIENCE_S
 from amfs.sim.file_backend import STRIPE
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import messages as m
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOST, STRIPED, WHOLE, Attr
+from amfs.vocabulary.events import Received
+from amfs.vocabulary.partition import PartitionTable
 
 LISTED = 1000
 

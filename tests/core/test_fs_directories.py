@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster, Node, Real
 
-from amfs.engine import messages as m
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import Attr
-from amfs.engine.events import Received
-from amfs.engine.fs_requests import received
+from amfs.vocabulary import messages as m
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import Attr
+from amfs.vocabulary.events import Received
+from amfs.vocabulary.fs_requests import received
 
 
 class Counted(Cluster):

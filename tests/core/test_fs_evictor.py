@@ -8,9 +8,9 @@ import os
 import pytest
 from fs_cluster import Cluster, Real
 
-from amfs.engine import fs_works as w
-from amfs.engine.attr import Attr
-from amfs.engine.events import FsFull
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import Attr
+from amfs.vocabulary.events import FsFull
 
 
 def write(real: Real, path: bytes, node: int) -> int:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster, Node, Real
 
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine import messages as m
-from amfs.engine.attr import META_SET_MODE, META_SET_SIZE, Attr
-from amfs.engine.events import ClientGone, FsWork, FsWorked, Received
 from amfs.net.link import Packet
 from amfs.net.wire import decode, encode
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.attr import META_SET_MODE, META_SET_SIZE, Attr
+from amfs.vocabulary.events import ClientGone, FsWork, FsWorked, Received
 
 NAMES = (b"a", b"b", b"c")
 

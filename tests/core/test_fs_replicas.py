@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster
 
-from amfs.engine import fs_works as w
-from amfs.engine.attr import REMOTE, STRIPED, Attr, Opened
 from amfs.fs.vfs.replicas import SETTLE_S
 from amfs.sim.file_backend import STRIPE
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import REMOTE, STRIPED, Attr, Opened
 
 REPLICAS = b"user.amfs.replicas"
 

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_fs_replicas import living, read, refused, session, write
 
-from amfs.engine import fs_works as w
-from amfs.engine import messages as m
-from amfs.engine.attr import STRIPED, WHOLE
-from amfs.engine.partition import PartitionTable
 from amfs.fs.vfs import mover
 from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.stripe_copies import BYTES_AT_ONCE, STRIPES_AT_ONCE
 from amfs.sim.file_backend import STRIPE
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.attr import STRIPED, WHOLE
+from amfs.vocabulary.partition import PartitionTable
 
 COUNT = 24
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_fs_replicas import living, read, refused, session, write
 
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine.attr import LOST, STRIPED, Attr
-from amfs.engine.events import FsDamaged
 from amfs.sim.file_backend import STRIPE
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import LOST, STRIPED, Attr
+from amfs.vocabulary.events import FsDamaged
 
 STRIPES = 3
 DATA = bytes(range(96, 96 + STRIPES)) * STRIPE

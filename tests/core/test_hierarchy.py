@@ -8,14 +8,14 @@ import pytest
 from parts import BASE, CLIENT, RUN, info, result
 from recorder import Recorder
 
-from amfs.engine import messages as m
-from amfs.engine.checks import AnyPlace, check
-from amfs.engine.events import Ended, Expand, Expanded, NotExpanded
 from amfs.engine.hierarchy import Within, join
-from amfs.engine.specs import SpecMaker
-from amfs.engine.states import FAILED, FINISHED, PENDING, Outcome
 from amfs.engine.submitter import Submitter
-from amfs.engine.workflow import Task, Workflow
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Ended, Expand, Expanded, NotExpanded
+from amfs.vocabulary.states import FAILED, FINISHED, PENDING, Outcome
+from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.specs import SpecMaker
+from amfs.workflow.workflow import Task, Workflow
 
 
 class Later:

@@ -7,11 +7,11 @@ from parts import CLIENT, RUN, begin
 from recorder import Recorder
 
 from amfs.config import MemberLimits
-from amfs.engine import messages as m
-from amfs.engine.events import Leaving, PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
 from amfs.engine.membership import Membership
-from amfs.engine.partition import PartitionTable
-from amfs.engine.states import PeerState
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Leaving, PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.states import PeerState
 
 LIMITS = MemberLimits()
 BEAT = LIMITS.heartbeat_s

@@ -8,9 +8,9 @@ import pytest
 from recorder import Recorder
 from test_membership import BEAT, LIMITS, late, manager_of, member, node_in, view_of
 
-from amfs.engine import messages as m
-from amfs.engine.events import PeerDown, PeerGone, PeersHeard, Probe, Started, Stop
 from amfs.engine.membership import Membership
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import PeerDown, PeerGone, PeersHeard, Probe, Started, Stop
 
 # ── several nodes ──────────────────────────────────────────────────────────────────────────────────
 

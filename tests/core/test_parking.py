@@ -7,11 +7,11 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.engine import messages as m
-from amfs.engine.events import LookFor
 from amfs.engine.parking import Parking, lacks_files
-from amfs.engine.states import Outcome
-from amfs.engine.workflow import Task
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import LookFor
+from amfs.vocabulary.states import Outcome
+from amfs.workflow.workflow import Task
 
 TASKS = [Task(str(tid), ("x",), blind=True) for tid in range(8)]
 OPTIONS = m.Options(blind="/")

@@ -10,8 +10,8 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.engine.partition import PARTITIONS, PartitionTable
-from amfs.engine.paths import sandbox_name, scope_of, shared_path, store_path
+from amfs.vocabulary.partition import PARTITIONS, PartitionTable
+from amfs.vocabulary.paths import sandbox_name, scope_of, shared_path, store_path
 
 quickly = settings(max_examples=60, deadline=None)
 node_sets = st.lists(st.integers(0, 500), min_size=1, max_size=20, unique=True)

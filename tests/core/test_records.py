@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amfs._native import Launcher
-from amfs.engine.records import HEADER, STAGED, pack_body, pack_record, unpack_body, unpack_record
+from amfs.vocabulary.records import HEADER, STAGED, pack_body, pack_record, unpack_body, unpack_record
 
 quickly = settings(max_examples=150, deadline=None)
 

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parts import SCOPE, key, spec
 
-from amfs.engine import messages as m
-from amfs.engine.records import pack_body, unpack_body
-from amfs.engine.reduction import expand, plan
-from amfs.engine.workflow import Task, value_faults
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.records import pack_body, unpack_body
+from amfs.workflow.reduction import expand, plan
+from amfs.workflow.workflow import Task, value_faults
 
 quickly = settings(max_examples=100, deadline=None)
 FIRST = -1 - (3 << 32)

@@ -8,11 +8,11 @@ from test_fls import publish, shard, view
 from test_submitter import Client, task
 from worker_node import SHARD, Node, mine
 
-from amfs.engine import messages as m
-from amfs.engine import origin
-from amfs.engine.events import CopyOut, Ended, FilesLost, FindLost, JobDone, StageIn
 from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.resume import Remains, resume_whole
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import CopyOut, Ended, FilesLost, FindLost, JobDone, StageIn
+from amfs.workflow import origin
+from amfs.workflow.resume import Remains, resume_whole
 
 S = "amfs:/s"
 ON_SHARED = m.Publish(RUN, (m.Published("7/a", 5, SHARED_RETENTION),))

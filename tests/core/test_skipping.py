@@ -1,4 +1,4 @@
-"""What need not run again (``engine.resume``), against a definition that tries until nothing changes."""
+"""What need not run again (``workflow.resume``), against a definition that tries until nothing changes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.engine.checks import AnyPlace, Plan, StreamChecker, check
-from amfs.engine.resume import Adopted, Remains, ResumedList, Step, resume_whole, to_skip
-from amfs.engine.workflow import Task, Workflow
+from amfs.workflow.checks import AnyPlace, Plan, StreamChecker, check
+from amfs.workflow.resume import Adopted, Remains, ResumedList, Step, resume_whole, to_skip
+from amfs.workflow.workflow import Task, Workflow
 
 
 class Past(NamedTuple):

@@ -16,11 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from amfs._native import Meta
-from amfs.engine import messages as m
-from amfs.engine import states
-from amfs.engine.attr import LOST, ROOT, Attr
 from amfs.engine.dispatcher import Dispatcher, Record
-from amfs.engine.events import PeerDown, Received
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership, Peer
 from amfs.engine.memory import IN_MEMORY, Content, Memory
@@ -29,6 +25,10 @@ from amfs.engine.worker_state import File, Run, TaskEntry
 from amfs.errors import InvalidTransition, ProtocolError
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.stripe_copies import move_keeper
+from amfs.vocabulary import messages as m
+from amfs.vocabulary import states
+from amfs.vocabulary.attr import LOST, ROOT, Attr
+from amfs.vocabulary.events import PeerDown, Received
 
 SPEC = m.TaskSpec(5, b"")
 

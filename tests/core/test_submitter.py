@@ -15,15 +15,15 @@ from parts import BASE, CLIENT, RUN, info, key, keys, result
 from recorder import Recorder
 
 from amfs.config import SubmitterLimits
-from amfs.engine import messages as m
-from amfs.engine.checks import AnyPlace, StreamChecker, check
-from amfs.engine.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, RunSkipped, StopRun
 from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.records import unpack_body
-from amfs.engine.specs import SpecMaker
-from amfs.engine.states import FAILED, FINISHED, Outcome
 from amfs.engine.submitter import Submitter
-from amfs.engine.workflow import Task, Workflow
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, RunSkipped, StopRun
+from amfs.vocabulary.records import unpack_body
+from amfs.vocabulary.states import FAILED, FINISHED, Outcome
+from amfs.workflow.checks import AnyPlace, StreamChecker, check
+from amfs.workflow.specs import SpecMaker
+from amfs.workflow.workflow import Task, Workflow
 
 
 def task(name: str, inputs: str = "", outputs: str = "", keep: str = "") -> Task:

@@ -11,11 +11,11 @@ from parts import BASE, CLIENT, RUN, begin, key, keys, spec
 from worker_node import BIG, DISPATCHER, SHARD, Node, members, mine, tid_of
 
 from amfs.config import WorkerLimits
-from amfs.engine import messages as m
-from amfs.engine.events import CopyOut, Delete, FetchData, JobDone, ReadStore, StageIn, StoreInline
 from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.partition import PartitionTable
-from amfs.engine.states import Outcome
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import CopyOut, Delete, FetchData, JobDone, ReadStore, StageIn, StoreInline
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.states import Outcome
 
 # ── tasks that run ─────────────────────────────────────────────────────────────────────────────────
 

@@ -8,8 +8,8 @@ from parts import CLIENT, RUN, result, spec
 from test_dispatcher import Unit
 
 from amfs.config import DispatcherLimits
-from amfs.engine import messages as m
-from amfs.engine.states import Outcome
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.states import Outcome
 
 LIMITS = DispatcherLimits()
 

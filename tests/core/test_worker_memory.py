@@ -13,12 +13,12 @@ from recorder import Recorder
 from worker_node import SHARD, Node, members, mine
 
 from amfs.config import MemoryLimits
-from amfs.engine import messages as m
-from amfs.engine.events import BringBack, Delete, DropSpilled, Evict, FetchData, JobDone, ReadRoom, Restore, RoomRead, SpillOut
 from amfs.engine.memory import Content, Memory
-from amfs.engine.partition import PartitionTable
-from amfs.engine.states import PLACE_NEXT, Outcome, Place, PlaceEvent
 from amfs.engine.worker import Worker
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import BringBack, Delete, DropSpilled, Evict, FetchData, JobDone, ReadRoom, Restore, RoomRead, SpillOut
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.states import PLACE_NEXT, Outcome, Place, PlaceEvent
 
 KIB = 1 << 10
 LIMIT = 1000 * KIB

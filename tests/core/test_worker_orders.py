@@ -17,12 +17,24 @@ from parts import CLIENT, RUN, begin, key, keys, spec
 from recorder import Recorder
 
 from amfs.config import WorkerLimits
-from amfs.engine import messages as m
-from amfs.engine.events import CopyOut, Delete, Effect, FetchData, JobDone, Kill, Launch, MembersChanged, OpenRun, StoreInline, TasksExited
-from amfs.engine.partition import PartitionTable
-from amfs.engine.records import unpack_body, unpack_record
-from amfs.engine.states import FileState, Outcome
 from amfs.engine.worker import Worker
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import (
+    CopyOut,
+    Delete,
+    Effect,
+    FetchData,
+    JobDone,
+    Kill,
+    Launch,
+    MembersChanged,
+    OpenRun,
+    StoreInline,
+    TasksExited,
+)
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.records import unpack_body, unpack_record
+from amfs.vocabulary.states import FileState, Outcome
 
 ME, DISPATCHER, SHARD = 0, 4, 5
 HOLDERS = (1, 2, 3)

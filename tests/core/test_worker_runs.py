@@ -8,11 +8,11 @@ from parts import CLIENT, RUN, begin, key, keys
 from worker_node import DISPATCHER, SHARD, Node, members, mine
 
 from amfs.config import WorkerLimits
-from amfs.engine import messages as m
-from amfs.engine.events import AdoptFiles, CloseRun, CopyOut, JobDone, Kill, OpenRun, Received, Send, TasksExited
-from amfs.engine.partition import PartitionTable
-from amfs.engine.states import Outcome
 from amfs.node.core import NodeCore
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import AdoptFiles, CloseRun, CopyOut, JobDone, Kill, OpenRun, Received, Send, TasksExited
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.states import Outcome
 
 # ── stealing ───────────────────────────────────────────────────────────────────────────────────────
 

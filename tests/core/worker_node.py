@@ -13,11 +13,11 @@ from parts import CLIENT, RUN, begin, key, spec
 from recorder import Recorder
 
 from amfs.config import WorkerLimits
-from amfs.engine import messages as m
-from amfs.engine.events import Launch, MembersChanged, OpenRun, TasksExited
-from amfs.engine.partition import PartitionTable
-from amfs.engine.records import Record, unpack_body, unpack_record
 from amfs.engine.worker import Worker
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Launch, MembersChanged, OpenRun, TasksExited
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.records import Record, unpack_body, unpack_record
 
 DISPATCHER, SHARD = 4, 5
 NODES = frozenset(range(6))

@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "monta
 import compare
 import make_sky
 
-from amfs.engine.checks import check
 from amfs.translate.detect import load
 from amfs.translate.place import HostPlace
+from amfs.workflow.checks import check
 
 PROGRAMS = ("mDAG", "mDAGTbls", "mImgtbl", "mMakeHdr", "mProjectPP", "mDiffFit", "mConcatFit", "mBgModel", "mBackground", "mAdd", "mViewer")
 if missing := [name for name in PROGRAMS if shutil.which(name) is None]:

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 import amfs as package
-from amfs.engine.workflow import Workflow
 from amfs.host.processes import is_running
 from amfs.libexec import program
 from amfs.net.records import load
 from amfs.translate.detect import load as load_workflow
 from amfs.translate.synthetic import replay
+from amfs.workflow.workflow import Workflow
 
 Amfs = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import amfs
-from amfs.engine.workflow import Task
 from amfs.runs.journal import Header, Journal, read
+from amfs.workflow.workflow import Task
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from amfs.engine.dispatcher import EXCUSED_MAX
-from amfs.engine.states import FAILED, FINISHED, Outcome
-from amfs.engine.workflow import Task
 from amfs.sim.scenario import Scenario, SimTask
 from amfs.sim.workload import BlindTask, Workload
+from amfs.vocabulary.states import FAILED, FINISHED, Outcome
+from amfs.workflow.workflow import Task
 from fuzz.swarm import draw
 
 if TYPE_CHECKING:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from amfs.engine.dispatcher import EXCUSED_MAX
-from amfs.engine.paths import in_namespace
-from amfs.engine.states import FAILED, FINISHED, PENDING, Outcome
 from amfs.engine.worker_state import TaskEntry
 from amfs.node.core import NodeCore
 from amfs.sim.client import SimClient
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Faults
 from amfs.sim.workload import Workload
+from amfs.vocabulary.paths import in_namespace
+from amfs.vocabulary.states import FAILED, FINISHED, PENDING, Outcome
 
 #: Timers that a node may keep when no run is left.
 LASTING_TIMERS = {("member", "beat"), ("worker", "steal")}

@@ -16,11 +16,6 @@ from typing import Any
 
 import msgspec
 
-from amfs.engine import fs_requests as q
-from amfs.engine import messages as m
-from amfs.engine.attr import STRIPED, WHOLE, Attr
-from amfs.engine.events import Event, PeerDown, Received
-from amfs.engine.partition import PartitionTable
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.cluster import Cluster
@@ -28,6 +23,11 @@ from amfs.sim.file_backend import STRIPE
 from amfs.sim.node import SimNode
 from amfs.sim.process import Process
 from amfs.sim.settings import FileLoad
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.attr import STRIPED, WHOLE, Attr
+from amfs.vocabulary.events import Event, PeerDown, Received
+from amfs.vocabulary.partition import PartitionTable
 
 FIRST_USER = m.CLIENT_ID_MIN + 5000
 ANSWER_S = 60.0  # for one request, as ``client.connection`` has it

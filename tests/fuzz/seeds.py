@@ -12,9 +12,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from amfs.engine import messages as m
-from amfs.engine.paths import scope_of
-from amfs.engine.workflow import Task
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim import faults as fault_plan
 from amfs.sim.cluster import Cluster
@@ -23,6 +20,9 @@ from amfs.sim.scenario import Scenario
 from amfs.sim.settings import Limits
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.paths import scope_of
+from amfs.workflow.workflow import Task
 from fuzz import checker
 from fuzz.blind import check_blind, draw_blind
 from fuzz.files import ANSWER_S, SimFiles

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from amfs.engine.attr import LOST
-from amfs.engine.paths import in_namespace
-from amfs.engine.states import FINISHED
-from amfs.engine.workflow import Task
 from amfs.sim.scenario import Scenario
 from amfs.sim.session_files import content_of, look
 from amfs.sim.settings import Faults, FileLoad
 from amfs.sim.world import World
+from amfs.vocabulary.attr import LOST
+from amfs.vocabulary.paths import in_namespace
+from amfs.vocabulary.states import FINISHED
+from amfs.workflow.workflow import Task
 from fuzz.swarm import draw
 
 if TYPE_CHECKING:

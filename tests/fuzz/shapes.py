@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from amfs.engine.workflow import Task
 from amfs.sim.scenario import SimTask
 from amfs.sim.settings import Faults
+from amfs.workflow.workflow import Task
 
 BLOCKS: tuple[str, ...] = ("independent", "pairs", "chain", "fan out", "fan in", "reduction", "random")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from amfs._native import Launcher
-from amfs.engine.records import pack_body, pack_record
 from amfs.libexec import program
+from amfs.vocabulary.records import pack_body, pack_record
 
 GUARD_SECONDS = 60.0
 CONTEXT = 1

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from amfs._native import Meta
-from amfs.engine.attr import ROOT, Attr
+from amfs.vocabulary.attr import ROOT, Attr
 
 FILE = stat.S_IFREG | 0o644
 NEW = Attr(mode=FILE, uid=10, gid=20, copies=1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import xxhash
 
-from amfs.engine.attr import (
+from amfs.vocabulary.attr import (
     COPIES_MAX,
     LOST,
     META_BUSY,

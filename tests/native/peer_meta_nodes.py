@@ -16,7 +16,7 @@ from typing import NamedTuple
 from data_handshake import KEY, connect, exactly
 
 from amfs._native import Fuse, Io, Meta
-from amfs.engine.attr import Attr
+from amfs.vocabulary.attr import Attr
 
 PARTITIONS = 8
 ROOT = 1

@@ -16,9 +16,9 @@ from launching import CONTEXT, ENVIRONMENT, World
 from waiting import until
 
 from amfs._native import caller_limits
-from amfs.engine.records import KEEP_FAILED, STAGED, WANT_OUTPUT
-from amfs.engine.states import Outcome
 from amfs.host.umask import umask
+from amfs.vocabulary.records import KEEP_FAILED, STAGED, WANT_OUTPUT
+from amfs.vocabulary.states import Outcome
 
 # ── how a task ends ────────────────────────────────────────────────────────────────────────────────
 

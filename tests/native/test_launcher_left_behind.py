@@ -13,8 +13,8 @@ import pytest
 from launching import GUARD_SECONDS, World, gone
 from waiting import until
 
-from amfs.engine.records import STAGED, WANT_OUTPUT
-from amfs.engine.states import Outcome
+from amfs.vocabulary.records import STAGED, WANT_OUTPUT
+from amfs.vocabulary.states import Outcome
 
 DAEMON = """
 import os, sys, time

@@ -23,10 +23,10 @@ from launching import CONTEXT, GUARD_SECONDS, Done, World, gone
 from waiting import until
 
 from amfs._native import Launcher
-from amfs.engine.records import STAGED, WANT_OUTPUT, pack_body, pack_record
-from amfs.engine.states import Outcome
 from amfs.errors import SystemSetupError
 from amfs.libexec import program
+from amfs.vocabulary.records import STAGED, WANT_OUTPUT, pack_body, pack_record
+from amfs.vocabulary.states import Outcome
 
 # ── ending tasks ───────────────────────────────────────────────────────────────────────────────────
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from amfs.engine.states import Outcome
+from amfs.vocabulary.states import Outcome
 
 #: A process of its own, since its limits count for all of it.
 DRIVER = """

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from amfs._native import Meta
-from amfs.engine import messages as m
-from amfs.engine.events import ClockRead, Event
-from amfs.engine.fs_works import ReportUsage
 from amfs.fs.vfs.calls import Operation, work
 from amfs.fs.vfs.machine import FileSystem
 from amfs.host import orphans
@@ -21,6 +18,9 @@ from amfs.node.file_backend import FileBackend
 from amfs.node.loop import Loop
 from amfs.node.node_io import NodeIO
 from amfs.node.store import Store
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import ClockRead, Event
+from amfs.vocabulary.fs_works import ReportUsage
 
 LONG = 5000  # more steps than Python nests calls
 

@@ -9,7 +9,7 @@ import pytest
 from meta_making import EXCHANGE, FILE, NEW, add_dir, alone, made, names, refused
 
 from amfs._native import Meta
-from amfs.engine.attr import (
+from amfs.vocabulary.attr import (
     LOST,
     META_BUSY,
     META_NOT_MINE,

@@ -11,7 +11,7 @@ import pytest
 from meta_making import FILE, made, names, refused
 
 from amfs._native import Meta
-from amfs.engine.attr import META_BUSY, META_NOT_MINE, META_SET_MODE, META_SET_SIZE, ROOT, Attr
+from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE, META_SET_MODE, META_SET_SIZE, ROOT, Attr
 
 PARTITIONS = 8
 NONE, SYNCING, IN_STEP = range(3)

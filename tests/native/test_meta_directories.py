@@ -13,7 +13,7 @@ import pytest
 from meta_making import NEW, add_dir, alone, made, names, refused
 
 from amfs._native import Meta
-from amfs.engine.attr import META_BUSY, META_NOT_MINE, META_SET_MODE, META_SET_MTIME, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
+from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE, META_SET_MODE, META_SET_MTIME, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
 
 # ── directories ────────────────────────────────────────────────────────────────────────────────────
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from meta_reference import Reference, Refused
 
 from amfs._native import Meta
-from amfs.engine.attr import META_BUSY, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
+from amfs.vocabulary.attr import META_BUSY, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
 
 NODES, PARTITIONS = 3, 6
 TYPES = [stat.S_IFREG, stat.S_IFREG, stat.S_IFREG, stat.S_IFLNK, stat.S_IFIFO]

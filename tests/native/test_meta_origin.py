@@ -7,8 +7,8 @@ import errno
 from meta_making import alone, made, refused
 
 from amfs._native import Meta
-from amfs.engine.attr import META_SET_MODE, META_SET_MTIME, META_SET_SIZE, ROOT, Attr
-from amfs.engine.origin import ATTRIBUTE
+from amfs.vocabulary.attr import META_SET_MODE, META_SET_MTIME, META_SET_SIZE, ROOT, Attr
+from amfs.workflow.origin import ATTRIBUTE
 
 DONE = Attr(size=10, mtime=50, ctime=50)
 

@@ -13,11 +13,11 @@ from typing import Any
 from peer_meta_nodes import Cluster, Kernel
 from waiting import until
 
-from amfs.engine import fs_requests as q
-from amfs.engine.events import Event, FsReplied, FsRequested
 from amfs.host import fusemounts
 from amfs.host.fusemounts import Serve
 from amfs.node.mounts import Mounts
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.events import Event, FsReplied, FsRequested
 
 REMOTE = 1  # kind of a handle, as csrc/data/fsio.h
 

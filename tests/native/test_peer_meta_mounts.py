@@ -19,7 +19,7 @@ from data_handshake import accept
 from peer_meta_nodes import ANSWER, GUARD_S, HAS_ATTR, LANE, PARTITIONS, ROOT, Cluster, Kernel, connected, record
 from waiting import until
 
-from amfs.engine.attr import LOST, META_SET_MODE, Attr
+from amfs.vocabulary.attr import LOST, META_SET_MODE, Attr
 
 REMOTE, STRIPED = 1, 2  # kinds of a handle, as csrc/data/fsio.h
 

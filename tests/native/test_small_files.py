@@ -27,7 +27,7 @@ from peer_meta_nodes import (
 )
 from waiting import until
 
-from amfs.engine.attr import META_SET_MODE, Attr
+from amfs.vocabulary.attr import META_SET_MODE, Attr
 
 
 @pytest.fixture

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from amfs._native import Meta
-from amfs.engine import messages as m
-from amfs.engine.events import ClockRead, MoveForTask
 from amfs.fs.vfs.calls import Operation
 from amfs.fs.vfs.machine import FileSystem
 from amfs.host import orphans
@@ -20,6 +18,8 @@ from amfs.node.file_backend import FileBackend
 from amfs.node.loop import Loop
 from amfs.node.node_io import NodeIO
 from amfs.node.store import Store
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import ClockRead, MoveForTask
 
 KEY = "1/amfs:/out"
 

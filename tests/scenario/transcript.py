@@ -22,15 +22,15 @@ from typing import Any
 from fuzz.checker import check_nothing_left
 
 from amfs.config import MemberLimits, SubmitterLimits, WorkerLimits
-from amfs.engine import messages as m
-from amfs.engine.paths import scope_of
-from amfs.engine.states import FAILED, FINISHED
-from amfs.engine.workflow import Task
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.cluster import Cluster
 from amfs.sim.settings import Costs, Limits, Storage
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.paths import scope_of
+from amfs.vocabulary.states import FAILED, FINISHED
+from amfs.workflow.workflow import Task
 
 SILENT = (m.Heartbeat, m.RunReady, m.StealAsk, m.StealNone, m.ClientHello, m.View, m.ViewChange, m.RunGone)
 COSTS = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, latency_s=1e-3, bandwidth_bytes_s=1e9, spawn_us=0.0, file_us=0.0)

@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from amfs.engine import messages as m
 from amfs.engine.availability import Availability
 from amfs.engine.dispatcher import Dispatcher, DispatchRun, Record
-from amfs.engine.events import MembersChanged
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership
-from amfs.engine.partition import PartitionTable
-from amfs.engine.specs import SpecMaker
-from amfs.engine.states import PENDING, FileState, Outcome
 from amfs.engine.submitter import Submitter
-from amfs.engine.tokens import is_token
 from amfs.engine.worker import Worker
 from amfs.engine.worker_state import ReadyQueue, TaskEntry, WorkerState
-from amfs.engine.workflow import Task
 from amfs.net.link import Link, Packet
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import MembersChanged
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.states import PENDING, FileState, Outcome
+from amfs.workflow.specs import SpecMaker
+from amfs.workflow.tokens import is_token
+from amfs.workflow.workflow import Task
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -401,7 +401,7 @@ def files_stay_when_a_run_ends(patch: pytest.MonkeyPatch) -> None:
 
     def on_run_end(self: WorkerState, peer: int, message: m.RunEnd) -> None:
         real(self, peer, message)
-        from amfs.engine.events import CloseRun
+        from amfs.vocabulary.events import CloseRun
 
         self.out = [effect for effect in self.out if not isinstance(effect, CloseRun)]
 

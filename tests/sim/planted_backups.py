@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from amfs.engine import peer_requests as p
 from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.calls import Operation
 from amfs.fs.vfs.mover import PartitionMover
 from amfs.sim.backups import BackupSender
+from amfs.vocabulary import peer_requests as p
 
 
 class Without:

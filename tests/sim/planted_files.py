@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOCAL, Entry, Facts, Opened
 from amfs.fs.vfs.calls import Operation, work
 from amfs.fs.vfs.directories import Directories
 from amfs.fs.vfs.mover import PartitionMover
@@ -14,6 +11,9 @@ from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.shard import Shard
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOCAL, Entry, Facts, Opened
 
 
 def every_reader_reads_here(patch: pytest.MonkeyPatch) -> None:

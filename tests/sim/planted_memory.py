@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from amfs.engine.events import BringBack
 from amfs.engine.memory import Content, Memory
 from amfs.engine.spilling import Spilling
-from amfs.engine.states import Place
 from amfs.engine.worker_state import File, Run, WorkerState
+from amfs.vocabulary.events import BringBack
+from amfs.vocabulary.states import Place
 
 
 def what_tasks_have_leaves_memory(patch: pytest.MonkeyPatch) -> None:

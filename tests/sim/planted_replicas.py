@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from amfs.engine import fs_works as w
-from amfs.engine.attr import Attr, Facts
 from amfs.fs.vfs.calls import Operation, together, work
 from amfs.fs.vfs.checkpoints import Checkpoints
 from amfs.fs.vfs.damage import Damage
 from amfs.fs.vfs.evictor import Evictor
 from amfs.fs.vfs.replicas import Replicas
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import Attr, Facts
 
 
 def closing_is_answered_before_copies_exist(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from fuzz.seeds import PATIENCE_S, Finding, run_scenario
 
 from amfs._native import Meta
 from amfs.config import DispatcherLimits, MemoryLimits, SubmitterLimits, WorkerLimits
-from amfs.engine.workflow import Task
 from amfs.net import wire
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.backups import BackupSender
@@ -19,6 +18,7 @@ from amfs.sim.scenario import FaultEvent, Scenario, Settings, SimTask
 from amfs.sim.settings import NEVER, Faults, FileLoad, Limits
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
+from amfs.workflow.workflow import Task
 
 
 class LosesOneBatch(World):

@@ -6,10 +6,10 @@ import pytest
 from fuzz.seeds import run_scenario
 
 from amfs.config import MemoryLimits
-from amfs.engine.workflow import Task
 from amfs.sim.node_io import DISK_BYTES_S, NodeIO
 from amfs.sim.scenario import Scenario, Settings, SimTask
 from amfs.sim.settings import Faults, Limits
+from amfs.workflow.workflow import Task
 
 MB = 10**6
 SIZE = 10 * MB

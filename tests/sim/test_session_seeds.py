@@ -9,11 +9,11 @@ from fuzz import seeds as fuzz
 from fuzz.seeds import Finding, run_seed
 from fuzz.session_seeds import draw_session
 
-from amfs.engine import messages as m
 from amfs.engine.availability import Availability
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.remaking import Remaking
 from amfs.engine.worker_state import File, Run
+from amfs.vocabulary import messages as m
 
 SEEDS = (21, 19)  # in which files of the session are lost, missed, and made again
 

@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from amfs.engine.workflow import Task, Workflow
 from amfs.errors import UsageError
 from amfs.sim import figures
 from amfs.sim.settings import Costs, Faults, Storage
@@ -22,6 +21,7 @@ from amfs.sim.svg import Axis, chart
 from amfs.sim.workload import Workload, bag, from_workflow, pairs
 from amfs.sim.world import OutOfEvents, Stuck, World
 from amfs.translate.detect import load
+from amfs.workflow.workflow import Task, Workflow
 
 FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, latency_s=1e-6, bandwidth_bytes_s=1e12, spawn_us=0.0, file_us=0.0)
 AT_ONCE = Storage(1e15, 0.0)

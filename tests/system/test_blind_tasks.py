@@ -14,12 +14,12 @@ from fs_session import PATIENCE_S, running
 
 import amfs
 from amfs.client.files import Files
-from amfs.engine.origin import ATTRIBUTE, unpack
-from amfs.engine.states import Outcome
-from amfs.engine.workflow import Task
 from amfs.host import fusemounts
 from amfs.net.records import SessionRecord
 from amfs.runs.api import Handle
+from amfs.vocabulary.states import Outcome
+from amfs.workflow.origin import ATTRIBUTE, unpack
+from amfs.workflow.workflow import Task
 
 pytestmark = pytest.mark.skipif(os.environ.get("AMFS_TESTS_NO_FUSE") == "1", reason="AMFS_TESTS_NO_FUSE=1")
 

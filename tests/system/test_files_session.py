@@ -22,12 +22,12 @@ from amfs.client import discovery
 from amfs.client.connection import Call
 from amfs.client.files import Files
 from amfs.client.open_file import CHUNK, RawFile
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import Attr
 from amfs.errors import SessionError, UsageError
 from amfs.host import processes
 from amfs.net import transport
 from amfs.net.records import SessionRecord
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from fs_session import PATIENCE_S, kill, running
 
 from amfs.client.control import Client
 from amfs.client.files import Files
-from amfs.engine.messages import View
+from amfs.vocabulary.messages import View
 
 MIB = 1 << 20
 DATA = bytes(range(1, 251)) * (3 * MIB // 250)

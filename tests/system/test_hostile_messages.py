@@ -16,13 +16,13 @@ import msgspec
 import pytest
 from fs_session import PATIENCE_S, running
 
-from amfs.engine import fs_requests as q
-from amfs.engine import messages as m
-from amfs.engine import peer_requests as p
-from amfs.engine.records import pack_body
 from amfs.host.processes import is_running
 from amfs.net.records import SessionRecord
 from amfs.net.transport import Transport, random_client_id
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import messages as m
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.records import pack_body
 
 MESSAGES = 800
 RUN = 77

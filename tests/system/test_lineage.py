@@ -14,8 +14,8 @@ import pytest
 from fs_session import PATIENCE_S, kill, running
 
 from amfs.client.files import Files
-from amfs.engine.origin import ATTRIBUTE, Origin, unpack
 from amfs.net.records import SessionRecord
+from amfs.workflow.origin import ATTRIBUTE, Origin, unpack
 
 
 def amfs(*arguments: str, cwd: Path, input: str = "") -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,6 @@ import pytest
 import zmq
 
 from amfs.client.control import Client
-from amfs.engine.messages import PROTOCOL_VERSION, Blob, Content, Heartbeat, Message
 from amfs.errors import ProtocolError, SessionError, SystemSetupError
 from amfs.net import wire
 from amfs.net.keys import Keys
@@ -28,6 +27,7 @@ from amfs.net.link import Limits, Packet
 from amfs.net.records import NodeEntry, SessionRecord
 from amfs.net.sockets import make_keys
 from amfs.net.transport import Transport, random_client_id
+from amfs.vocabulary.messages import PROTOCOL_VERSION, Blob, Content, Heartbeat, Message
 
 PATIENCE_S = 30.0
 SOON = Limits(give_up_s=1.0, resend_after_s=0.1, resend_max_s=0.2)

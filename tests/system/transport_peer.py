@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from amfs.engine.messages import Content, Heartbeat
 from amfs.net.keys import Keys
 from amfs.net.transport import Transport
+from amfs.vocabulary.messages import Content, Heartbeat
 
 
 def main() -> None:

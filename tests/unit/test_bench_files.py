@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amfs.bench.process import Failed
-from amfs.engine.partition import PartitionTable
 from amfs.errors import AmfsError, UsageError
+from amfs.vocabulary.partition import PartitionTable
 from benchmarks import directories, envelope, filecopy, layouts, modes, plots, programs, storage, striping
 from benchmarks.clients import Client
 from benchmarks.commands import files as bench_files

@@ -162,7 +162,7 @@ def test_tasks_as_people_have_them_take_few_times_their_bytes(
     document = text(count)
     monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)  # what is looked at together is small beside a large document
     monkeypatch.setattr("amfs.translate.makeflow._PIECE", SMALL // 4)
-    monkeypatch.setattr("amfs.engine.check_texts._PART", 64)
+    monkeypatch.setattr("amfs.workflow.check_texts._PART", 64)
     shape_of(load(io.BytesIO(text(10)), format=format))  # what is imported does not count
     tracemalloc.start()
     try:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from amfs.engine.messages import Result, failure_of, task_that_failed
 from amfs.errors import AmfsError, Fault, UsageError, WorkflowError, brief
 from amfs.runs.tally import told
 from amfs.translate.detect import load_checked
 from amfs.translate.place import HostPlace
+from amfs.vocabulary.messages import Result, failure_of, task_that_failed
 
 BIG = "x" * 300_000
 LISTS = {

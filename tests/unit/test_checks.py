@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.engine.checks import AnyPlace, Plan, StreamChecker, check
-from amfs.engine.workflow import DeclaredState, Task, Workflow, canonical, complete, value_faults
 from amfs.errors import WorkflowError
+from amfs.workflow.checks import AnyPlace, Plan, StreamChecker, check
+from amfs.workflow.workflow import DeclaredState, Task, Workflow, canonical, complete, value_faults
 
 BASE = "/home/u"
 

@@ -8,10 +8,10 @@ import pytest
 
 from amfs.cli.explain import reasons
 from amfs.cli.main import main
-from amfs.engine.derivation import key_of
-from amfs.engine.workflow import Task
 from amfs.host import orphans
 from amfs.runs.journal import Header, Journal, default_path
+from amfs.workflow.derivation import key_of
+from amfs.workflow.workflow import Task
 
 CHAIN = [
     Task("gen", ("gen",), outputs=("g",), line=1),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_tasklist import faults_of, read
 
-from amfs.engine.workflow import Task
+from amfs.workflow.workflow import Task
 
 
 def one(line: str, format: str = "auto-commands") -> Task:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from amfs.engine.workflow import Workflow
 from amfs.translate.detect import read
 from amfs.translate.document import last_writers
+from amfs.workflow.workflow import Workflow
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 

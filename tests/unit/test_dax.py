@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from amfs.engine.workflow import Task
 from amfs.errors import Fault
 from amfs.translate.dax import DaxReader
 from amfs.translate.detect import read
 from amfs.translate.document import DEPTH_MAX, ELEMENT_BYTES_MAX
+from amfs.workflow.workflow import Task
 
 
 def dax(body: str, version: str = "3.6", source: str = "x.dax", size: int = 1 << 20) -> DaxReader:

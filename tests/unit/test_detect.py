@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from test_tasklist import FIGURE_3, FIGURE_3_FILES
 from workflow_strategies import without_lines, workflows
 
-from amfs.engine.checks import AnyPlace
-from amfs.engine.workflow import DeclaredState, Task, Workflow
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import jsonl, tasklist
 from amfs.translate.detect import Parser, load, load_checked, read_stream
 from amfs.translate.sniff import Undetected, sniff
+from amfs.workflow.checks import AnyPlace
+from amfs.workflow.workflow import DeclaredState, Task, Workflow
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import io
 
 import pytest
 
-from amfs.engine.workflow import Task
 from amfs.translate.detect import peek
 from amfs.translate.document import FAULTS_MAX, DocumentReader, local_path, with_after
 from amfs.translate.sniff import sniff_document
+from amfs.workflow.workflow import Task
 
 
 @pytest.mark.parametrize(

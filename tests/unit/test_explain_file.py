@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from amfs.cli.main import main
-from amfs.engine.derivation import key_of
-from amfs.engine.workflow import Task
 from amfs.runs.journal import Header, Journal, default_path
 from amfs.runs.lineage import of_journal
+from amfs.workflow.derivation import key_of
+from amfs.workflow.workflow import Task
 
 LIST = """
 sort -b sort -i words -stdout sorted -a words

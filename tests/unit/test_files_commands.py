@@ -21,8 +21,8 @@ from amfs.cli import main as frame
 from amfs.cli.fs_common import Work, aligned, bytes_field, date_text, human, name_text, stripe_of
 from amfs.client.files import Extent
 from amfs.client.tree import Entry
-from amfs.engine.attr import Attr
 from amfs.errors import UsageError
+from amfs.vocabulary.attr import Attr
 
 FILE = Attr(ino=7, mode=stat.S_IFREG | 0o640, nlink=2, size=1500, blocks=8, mtime=1_600_000_000_000_000_000, finished=1)
 

@@ -19,8 +19,8 @@ from amfs.client.open_file import flags_of
 from amfs.client.paths import Place, below, clean, join, parse
 from amfs.client.transfer import Layout, copy_descriptor
 from amfs.client.tree import has_magic
-from amfs.engine.attr import Attr
 from amfs.host.umask import umask
+from amfs.vocabulary.attr import Attr
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from amfs.engine import messages as m
-from amfs.engine.events import Effect, MembersChanged, Received, Send
 from amfs.engine.fls import SHARED_RETENTION, FlsShard
-from amfs.engine.partition import PartitionTable
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Effect, MembersChanged, Received, Send
+from amfs.vocabulary.partition import PartitionTable
 
 SUBMITTER, WORKER, RUN = 9, 2, 7
 KEPT = m.retention(m.KEEP)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
 
 
 def test_every_request_and_every_order_is_known() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from test_tasklist import FIGURE_3, faults_of, read
 from workflow_strategies import without_lines, workflows
 
-from amfs.engine.workflow import DeclaredState, Task, Workflow
 from amfs.translate import jsonl, tasklist
+from amfs.workflow.workflow import DeclaredState, Task, Workflow
 
 
 def test_an_example() -> None:

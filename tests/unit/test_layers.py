@@ -23,26 +23,28 @@ PACKAGE = ROOT / "amfs"
 
 #: Lower number, lower layer; the first prefix that fits counts. Packages of one number do not import each other.
 LAYERS: list[tuple[str, int]] = [
-    ("amfs.cli", 13),
-    ("amfs.__main__", 13),
-    ("amfs.bench", 12),
-    ("amfs.magic", 12),
-    ("amfs.cluster", 11),
-    ("amfs.scripts", 11),
-    ("amfs.functions", 10),
-    ("amfs.operations", 10),
-    ("amfs.queueing", 10),
-    ("amfs.runs", 9),
-    ("amfs.node.core", 5),  # pure: both shells, node and sim, drive it
-    ("amfs.node", 8),
-    ("amfs.sim", 8),
-    ("amfs.provision", 7),
-    ("amfs.client", 6),
-    ("amfs.net", 5),
-    ("amfs.translate", 5),
-    ("amfs.fs", 4),
-    ("amfs.swift", 4),
-    ("amfs.engine", 3),
+    ("amfs.cli", 14),
+    ("amfs.__main__", 14),
+    ("amfs.bench", 13),
+    ("amfs.magic", 13),
+    ("amfs.cluster", 12),
+    ("amfs.scripts", 12),
+    ("amfs.functions", 11),
+    ("amfs.operations", 11),
+    ("amfs.queueing", 11),
+    ("amfs.runs", 10),
+    ("amfs.node.core", 6),  # pure: both shells, node and sim, drive it
+    ("amfs.node", 9),
+    ("amfs.sim", 9),
+    ("amfs.provision", 8),
+    ("amfs.client", 7),
+    ("amfs.net", 6),
+    ("amfs.translate", 6),
+    ("amfs.fs", 5),
+    ("amfs.swift", 5),
+    ("amfs.engine", 4),
+    ("amfs.workflow", 3),
+    ("amfs.vocabulary", 2),
     ("amfs.host", 2),
     ("amfs.display", 2),
     ("amfs.errors", 1),
@@ -55,7 +57,7 @@ LAYERS: list[tuple[str, int]] = [
 PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 #: Pure although it lies in a layer with I/O: knows no socket, clock, file, thread or chance.
-PURE_DIRECTORIES = ("engine", "fs/vfs", "swift")
+PURE_DIRECTORIES = ("vocabulary", "workflow", "engine", "fs/vfs", "swift")
 PURE_FILES = ("node/core.py",)
 IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select", "asyncio", "multiprocessing", "secrets", "pathlib", "io"}
 

@@ -7,11 +7,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from amfs.engine.messages import Blob, Content, FsResponse, Locate, Message, Options, Result, Results, StealAsk, Submit, TaskSpec
 from amfs.errors import InvalidTransition
 from amfs.net.link import MOVES, Limits, Link, Move, Packet, State
 from amfs.net.weight import weight
 from amfs.net.wire import decode, encode
+from amfs.vocabulary.messages import Blob, Content, FsResponse, Locate, Message, Options, Result, Results, StealAsk, Submit, TaskSpec
 
 LIMITS = Limits(window=4, ack_every=3, resend_batches=3, batch_messages=2)
 

@@ -8,8 +8,8 @@ import tracemalloc
 
 import pytest
 
-from amfs.engine.checks import AnyPlace
 from amfs.translate.detect import load_checked
+from amfs.workflow.checks import AnyPlace
 
 
 def pairs(count: int) -> bytes:

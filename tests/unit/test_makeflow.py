@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.engine.workflow import Task
 from amfs.translate.makeflow import MakeflowReader
 from amfs.translate.makeflow_text import Expander, logical_lines, redirected
+from amfs.workflow.workflow import Task
 
 
 def read(text: str, source: str = "/nowhere/Makeflow") -> MakeflowReader:

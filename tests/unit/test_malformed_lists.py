@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from test_tasklist import FIGURE_3
 from workflow_strategies import tasks
 
-from amfs.engine.checks import AnyPlace
-from amfs.engine.workflow import Task, Workflow
 from amfs.errors import AmfsError, WorkflowError
 from amfs.translate import jsonl, tasklist
 from amfs.translate.detect import load_checked
 from amfs.translate.place import HostPlace
+from amfs.workflow.checks import AnyPlace
+from amfs.workflow.workflow import Task, Workflow
 
 _OK = "ok -b true\n"
 _J = '{"type": "task", "id": "%s", "argv": ["true"]%s}\n'

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from amfs.engine.checks import AnyPlace, check
-from amfs.engine.workflow import Workflow
 from amfs.errors import AmfsError, WorkflowError
 from amfs.translate import jsonl, tasklist
 from amfs.translate.detect import load, read
 from amfs.translate.synthetic import replay
+from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.workflow import Workflow
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 LARGEST = 40_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amfs.engine.paths import NamedFiles
+from amfs.vocabulary.paths import NamedFiles
 
 
 @pytest.mark.parametrize(

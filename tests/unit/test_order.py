@@ -6,7 +6,7 @@ import networkx as nx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.engine.order import cycles, topological
+from amfs.workflow.order import cycles, topological
 
 graphs = st.integers(1, 12).flatmap(lambda count: st.lists(st.lists(st.integers(0, count - 1), max_size=4), min_size=count, max_size=count))
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from amfs.engine.checks import check
-from amfs.engine.workflow import Task, Workflow
 from amfs.errors import WorkflowError
 from amfs.translate.detect import load, load_checked
 from amfs.translate.place import HostPlace
+from amfs.workflow.checks import check
+from amfs.workflow.workflow import Task, Workflow
 
 Amfs = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -10,11 +10,11 @@ import yaml
 from hypothesis import given
 from workflow_strategies import damaged
 
-from amfs.engine.workflow import Task
 from amfs.translate.document import FAULTS_MAX
 from amfs.translate.pegasus import PegasusReader
 from amfs.translate.pegasus_profiles import apply, merge
 from amfs.translate.shape import Graph, shape_of
+from amfs.workflow.workflow import Task
 
 CORPUS = Path(__file__).parent.parent / "data" / "corpus" / "pegasus5"
 
@@ -174,9 +174,9 @@ def test_a_file_named_as_input_and_as_output_stays_as_it_is() -> None:
 
 
 def test_names_that_lead_out_are_refused(tmp_path: Path) -> None:
-    from amfs.engine.checks import AnyPlace
     from amfs.errors import WorkflowError
     from amfs.translate.detect import load_checked
+    from amfs.workflow.checks import AnyPlace
 
     for name in ("../x", "a/../../x", "/etc/x"):
         (tmp_path / "w.yml").write_text(yaml.safe_dump(workflow(job(uses=[{"lfn": name, "type": "output"}]))))

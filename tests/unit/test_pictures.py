@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.engine.workflow import Task, Workflow
 from amfs.translate import dot, mermaid, svg
 from amfs.translate.detect import load
 from amfs.translate.layered import BOX_GAP, _crossings, _order, lay_out
 from amfs.translate.shape import picture_of
+from amfs.workflow.workflow import Task, Workflow
 
 CORPUS = Path(__file__).parent.parent / "data" / "corpus"
 NS = "{http://www.w3.org/2000/svg}"

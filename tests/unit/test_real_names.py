@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from amfs.engine.checks import StreamChecker, check
-from amfs.engine.workflow import Task, Workflow
 from amfs.errors import WorkflowError
 from amfs.translate.place import HostPlace
+from amfs.workflow.checks import StreamChecker, check
+from amfs.workflow.workflow import Task, Workflow
 
 
 @pytest.fixture

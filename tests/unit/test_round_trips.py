@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workflow_strategies import OPTION_WORDS, tasks, without_lines, words
 
-from amfs.engine.check_texts import ID_BYTES_MAX, LIST_MAX, whole_faults
-from amfs.engine.checks import AnyPlace, StreamChecker, check
-from amfs.engine.versions import versioned
-from amfs.engine.workflow import Task, Workflow, complete
 from amfs.errors import WorkflowError
 from amfs.translate import filelist, jsonl, tasklist, wfformat_out
 from amfs.translate.detect import load
+from amfs.workflow.check_texts import ID_BYTES_MAX, LIST_MAX, whole_faults
+from amfs.workflow.checks import AnyPlace, StreamChecker, check
+from amfs.workflow.versions import versioned
+from amfs.workflow.workflow import Task, Workflow, complete
 
 Amfs = Callable[..., CompletedProcess[str]]
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.engine.workflow import Task, Workflow
 from amfs.errors import WorkflowError
 from amfs.translate.shape import COLUMNS_MAX, LEVEL_DRAWN, ROWS_MAX, TASKS_DRAWN, Graph, kind_of, picture_of, shape_of
+from amfs.workflow.workflow import Task, Workflow
 
 
 def diamond() -> Workflow:

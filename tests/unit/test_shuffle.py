@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amfs._native import xxh64
-from amfs.engine.shuffle import Input, Rule, part_name, plan, spread
 from amfs.libexec import program
+from amfs.workflow.shuffle import Input, Rule, part_name, plan, spread
 
 files_of_lines = st.lists(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b" ")), max_size=12), max_size=4)
 delimiters = st.sampled_from([None, b",", b"\t", b" ", b"\xff", b":"])

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from amfs.engine.events import StoreInline
 from amfs.host import orphans
 from amfs.node.store import Store
+from amfs.vocabulary.events import StoreInline
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.engine.workflow import Task
 from amfs.errors import WorkflowError
 from amfs.swift import requests as r
 from amfs.swift.depth import deep
@@ -24,6 +23,7 @@ from amfs.swift.source import Source
 from amfs.swift.static import tasks_of
 from amfs.swift.tree import Program
 from amfs.translate.swift import program_of
+from amfs.workflow.workflow import Task
 
 
 class Outcome:

@@ -7,11 +7,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from workflow_strategies import any_words, tasks, without_lines, workflows
 
-from amfs.engine.workflow import DeclaredState, Task, Workflow
 from amfs.errors import Fault
 from amfs.translate import filelist, tasklist
 from amfs.translate.detect import Parser
 from amfs.translate.shell_quoting import Malformed, quote, trim
+from amfs.workflow.workflow import DeclaredState, Task, Workflow
 
 FIGURE_3 = """\
 TaskID Binary Input Output Rule

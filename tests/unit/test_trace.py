@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from amfs.cli.main import main
 from amfs.cli.report import make_page
-from amfs.engine.messages import Result
-from amfs.engine.states import Outcome
 from amfs.errors import UsageError
 from amfs.runs.timeline import ROWS_MAX, TASKS_DRAWN_MAX, shares, timeline_rows
 from amfs.runs.trace import RUN_PID, Trace, TraceWriter, read_trace
+from amfs.vocabulary.messages import Result
+from amfs.vocabulary.states import Outcome
 
 START = 1_000_000_000_000_000
 

@@ -10,13 +10,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.engine.checks import AnyPlace, check
-from amfs.engine.versions import versioned
-from amfs.engine.workflow import Task, Workflow
 from amfs.errors import WorkflowError
 from amfs.translate import tasklist
 from amfs.translate.detect import load
 from amfs.translate.shape import Graph
+from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.versions import versioned
+from amfs.workflow.workflow import Task, Workflow
 
 
 def task(name: str, inputs: str = "", outputs: str = "", after: str = "", **more: object) -> Task:

@@ -14,8 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from workflow_strategies import damaged, tasks, words
 
-from amfs.engine.checks import AnyPlace, check
-from amfs.engine.workflow import DeclaredState, Task, Workflow, complete
 from amfs.errors import WorkflowError
 from amfs.translate.detect import load, load_checked
 from amfs.translate.document import FAULTS_MAX, with_after
@@ -23,6 +21,8 @@ from amfs.translate.shape import shape_of
 from amfs.translate.synthetic import replay
 from amfs.translate.wfformat import WfFormatReader, kind_of
 from amfs.translate.wfformat_out import write
+from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.workflow import DeclaredState, Task, Workflow, complete
 
 CORPUS = Path(__file__).parent.parent / "data" / "corpus" / "wfformat"
 SCHEMA = jsonschema.Draft7Validator(json.loads((CORPUS.parent.parent / "schemas" / "wfcommons-schema-1.5.json").read_text()))

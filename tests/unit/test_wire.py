@@ -12,8 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from amfs.engine import messages as vocabulary
-from amfs.engine.messages import (
+from amfs.errors import ProtocolError
+from amfs.net.link import Packet
+from amfs.net.wire import ESCAPED, HEADER, MAGIC, RemoteProtocolError, decode, encode
+from amfs.vocabulary import messages as vocabulary
+from amfs.vocabulary.messages import (
     PROTOCOL_VERSION,
     AnyMessage,
     Blob,
@@ -28,9 +31,6 @@ from amfs.engine.messages import (
     Submit,
     TaskSpec,
 )
-from amfs.errors import ProtocolError
-from amfs.net.link import Packet
-from amfs.net.wire import ESCAPED, HEADER, MAGIC, RemoteProtocolError, decode, encode
 
 U64 = st.integers(0, 2**64 - 1)
 

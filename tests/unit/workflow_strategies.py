@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from amfs.engine.workflow import DeclaredState, Task, Workflow
+from amfs.workflow.workflow import DeclaredState, Task, Workflow
 
 #: Characters that mean something to some parser, bytes that are not UTF-8 (as surrogateescape keeps them), and the rest of Unicode.
 _LETTERS = st.one_of(

@@ -11,10 +11,6 @@ import errno
 from typing import NamedTuple
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import PENDING_NODE_SHIFT, ROOT
-from amfs.engine.events import EndAttempt, Traces
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import (
@@ -32,6 +28,10 @@ from amfs.fs.vfs.calls import (
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.owners import Owners
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import PENDING_NODE_SHIFT, ROOT
+from amfs.vocabulary.events import EndAttempt, Traces
 
 #: ``Made.kind``, as csrc/launcher/attempts.h. RENAMED: another name for what was there before the attempt; it stays.
 FILE, LINK, DIRECTORY, RENAMED = 1, 2, 3, 4

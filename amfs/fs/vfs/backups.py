@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.partition import PartitionTable
 from amfs.fs.vfs.caches import EVERY_NAME
 from amfs.fs.vfs.calls import Calls, Operation, ask, together, work
 from amfs.fs.vfs.members import Members
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.partition import PartitionTable
 
 COMPLAINT_S = 60.0  # between two
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
 from amfs.fs.vfs.calls import Calls, Operation, ask, together, work
 from amfs.fs.vfs.members import Members
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
 
 Name = tuple[int, bytes]
 

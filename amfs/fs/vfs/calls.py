@@ -15,14 +15,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from amfs.engine import messages as m
-from amfs.engine.events import FsWork, FsWorked, PeerDown, TimerFired
-from amfs.engine.fs_requests import answer_type, received
-from amfs.engine.fs_works import WorkOrder
 from amfs.engine.machine import Machine
-from amfs.engine.peer_requests import BY_TAG, CHANGES_NAMES, CHANGES_NOTHING, WITHOUT_DIRECTORIES, Closed, PeerCall, PeerHandler
 from amfs.errors import InvalidTransition
 from amfs.fs.vfs.members import Members
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import FsWork, FsWorked, PeerDown, TimerFired
+from amfs.vocabulary.fs_requests import answer_type, received
+from amfs.vocabulary.fs_works import WorkOrder
+from amfs.vocabulary.peer_requests import BY_TAG, CHANGES_NAMES, CHANGES_NOTHING, WITHOUT_DIRECTORIES, Closed, PeerCall, PeerHandler
 
 ASK_S = 30.0  # an answer that has not come by then is EIO
 PATIENCE_S = 30.0  # for a partition to arrive, a lock to be given up, a dead owner to be replaced

@@ -5,12 +5,12 @@ Only ``open_files`` knows who writes, and calls while nothing is closed.
 
 from __future__ import annotations
 
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOCAL, Facts, Opened
 from amfs.fs.vfs.calls import Calls, Operation, number_of, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOCAL, Facts, Opened
 
 
 class Checkpoints:

@@ -9,10 +9,6 @@ import errno
 import stat
 from collections.abc import Sequence
 
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOST, STRIPED, Attr
 from amfs.fs.vfs.calls import Calls, Operation, ask, failure, number_of, together, work
 from amfs.fs.vfs.evictor import Evictor
 from amfs.fs.vfs.members import Members
@@ -20,6 +16,10 @@ from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.replicas import Once
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOST, STRIPED, Attr
 
 FILES_MAX = 1024  # in one request
 

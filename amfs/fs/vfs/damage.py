@@ -11,11 +11,6 @@ import logging
 from collections.abc import Sequence
 
 from amfs._native import Meta
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOST, STRIPED
-from amfs.engine.events import FsDamaged
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import Calls, Operation, ask, failure, number_of, together, work
 from amfs.fs.vfs.members import Members
@@ -24,6 +19,11 @@ from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.replicas import Replicas
 from amfs.fs.vfs.stripe_damage import StripeDamage
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOST, STRIPED
+from amfs.vocabulary.events import FsDamaged
 
 
 class Damage:

@@ -10,10 +10,6 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import STRIPED, WHOLE, Opened
 from amfs.fs.openflags import O_RDONLY
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, ask, failure, number_of, together, work
 from amfs.fs.vfs.copies import FILES_MAX, Copies
@@ -22,6 +18,10 @@ from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.stripe_damage import StripeDamage
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import STRIPED, WHOLE, Opened
 
 REMEMBERED = 100_000  # digests
 AGAIN = 3  # attempts at a file that changes while it is read

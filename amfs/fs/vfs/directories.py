@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import Attr
 from amfs.fs.vfs.caches import EVERY_NAME, Caches, Name
 from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, number_of, together, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import Attr
 
 BRANCHES = 4  # the last of five nodes hears it in one step, the last of a thousand in five
 LOCK = "directories"  # one change after the other

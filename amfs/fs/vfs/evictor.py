@@ -11,15 +11,15 @@ import errno
 import logging
 import os
 
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.events import FsFull, FsSpilled
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import Calls, Operation, Sleep, number_of, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.events import FsFull, FsSpilled
 
 TRIES, PAUSE_S = 20, 0.1  # for a write that would be refused
 SINGLE_S = 30.0  # a file that was no copy is not asked about again for so long, when there are many

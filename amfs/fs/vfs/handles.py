@@ -7,9 +7,6 @@ import stat
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine.attr import LOCAL, REMOTE, STRIPED, STRIPES, WHOLE, Attr, Facts, Opened
 from amfs.fs.openflags import O_ACCMODE, O_CREAT, O_EXCL, O_NOFOLLOW, O_RDONLY, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Calls, Operation, failure, work
@@ -18,6 +15,9 @@ from amfs.fs.vfs.namespace import Namespace, RecordLost
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.opening import STRIPE_BYTES
 from amfs.fs.vfs.paths import Paths
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import LOCAL, REMOTE, STRIPED, STRIPES, WHOLE, Attr, Facts, Opened
 
 ATTEMPTS = 20  # at a file that is replaced, or changes hands, while it is opened
 READ_MAX = 1 << 20

@@ -8,9 +8,6 @@ from __future__ import annotations
 import errno
 import stat
 
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import COPIED, META_SET_COPIES, META_SET_RANK, STRIPE_COPIES, STRIPED, WHOLE, Attr
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Calls, Operation, ask, failure, together, work
 from amfs.fs.vfs.directories import Directories
@@ -19,6 +16,9 @@ from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.shard import UNSTRIPED
 from amfs.fs.vfs.stripe_copies import StripeCopies
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import COPIED, META_SET_COPIES, META_SET_RANK, STRIPE_COPIES, STRIPED, WHOLE, Attr
 
 
 class Layouts:

@@ -9,31 +9,6 @@ from typing import Any
 import msgspec
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import messages as m
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import META_SET_GID, META_SET_UID, ROOT, Attr
-from amfs.engine.events import (
-    AttemptSettled,
-    ClientGone,
-    ClockRead,
-    EndAttempt,
-    FsDamaged,
-    FsFull,
-    FsHandlesClosed,
-    FsReplied,
-    FsRequested,
-    FsSpilled,
-    FsStriped,
-    FsWorked,
-    MovedForTask,
-    MoveForTask,
-    PeerDown,
-    TimerFired,
-    Traces,
-    ViewChanged,
-)
-from amfs.engine.fs_requests import BY_TAG, received
 from amfs.engine.machine import Machine
 from amfs.fs.vfs.attempts import Attempts
 from amfs.fs.vfs.backups import Backups
@@ -61,6 +36,31 @@ from amfs.fs.vfs.stripe_copies import StripeCopies
 from amfs.fs.vfs.stripe_damage import StripeDamage
 from amfs.fs.vfs.task_files import ContentLost, TaskFiles
 from amfs.fs.vfs.xattrs import Xattrs
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import messages as m
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import META_SET_GID, META_SET_UID, ROOT, Attr
+from amfs.vocabulary.events import (
+    AttemptSettled,
+    ClientGone,
+    ClockRead,
+    EndAttempt,
+    FsDamaged,
+    FsFull,
+    FsHandlesClosed,
+    FsReplied,
+    FsRequested,
+    FsSpilled,
+    FsStriped,
+    FsWorked,
+    MovedForTask,
+    MoveForTask,
+    PeerDown,
+    TimerFired,
+    Traces,
+    ViewChanged,
+)
+from amfs.vocabulary.fs_requests import BY_TAG, received
 
 
 class FileSystem(Machine):

@@ -20,13 +20,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import META_BUSY, META_NOT_MINE
 from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.stripe_copies import StripeCopies
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE
 
 RECORD_BYTES = 4 << 20  # in one message, or those of one partition
 PARTITIONS_AT_ONCE = 64  # whose stripes are brought before any of them is served; that are inherited in one turn of the loop

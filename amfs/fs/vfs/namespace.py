@@ -7,10 +7,20 @@ import os
 import stat
 
 from amfs._native import Meta
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import (
+from amfs.fs.openflags import O_APPEND, O_EXCL, O_TRUNC, O_WRONLY
+from amfs.fs.vfs.caches import Caches
+from amfs.fs.vfs.caller import Caller
+from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together, work
+from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE, Directories
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.open_files import OpenFiles
+from amfs.fs.vfs.opening import STRIPE_BYTES
+from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.shard import LISTED_MAX
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import (
     LOST,
     META_NOT_MINE,
     META_SET_SIZE,
@@ -26,16 +36,6 @@ from amfs.engine.attr import (
     Opened,
     maker,
 )
-from amfs.fs.openflags import O_APPEND, O_EXCL, O_TRUNC, O_WRONLY
-from amfs.fs.vfs.caches import Caches
-from amfs.fs.vfs.caller import Caller
-from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together, work
-from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE, Directories
-from amfs.fs.vfs.members import Members
-from amfs.fs.vfs.open_files import OpenFiles
-from amfs.fs.vfs.opening import STRIPE_BYTES
-from amfs.fs.vfs.owners import Owners
-from amfs.fs.vfs.shard import LISTED_MAX
 
 _CURSOR_BITS = 48
 _SIDE_BY_SIDE_MAX = 8  # shards that are asked at the same time for one page

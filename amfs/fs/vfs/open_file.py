@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from amfs.engine.attr import Facts
-from amfs.engine.states import OPEN_NEXT, OpenEvent, OpenState, illegal
+from amfs.vocabulary.attr import Facts
+from amfs.vocabulary.states import OPEN_NEXT, OpenEvent, OpenState, illegal
 
 
 class OpenFile:
-    """One file on this node. ``engine.states.OpenState`` says what the states mean."""
+    """One file on this node. ``vocabulary.states.OpenState`` says what the states mean."""
 
     __slots__ = ("brought", "copies", "ino", "opening", "opening_to_write", "proxy", "said", "state", "stripe", "unreported", "users")
 

@@ -13,11 +13,6 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOCAL, STRIPE_COPIES, STRIPED, STRIPES, WHOLE, Attr, Facts, Opened, stripe_of
-from amfs.engine.events import FsHandlesClosed, FsStriped
-from amfs.engine.states import OpenState
 from amfs.fs.openflags import O_ACCMODE, O_TRUNC
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
@@ -28,6 +23,11 @@ from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.replicas import Once
 from amfs.fs.vfs.stripe_copies import StripeCopies
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOCAL, STRIPE_COPIES, STRIPED, STRIPES, WHOLE, Attr, Facts, Opened, stripe_of
+from amfs.vocabulary.events import FsHandlesClosed, FsStriped
+from amfs.vocabulary.states import OpenState
 
 PROXIED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
 

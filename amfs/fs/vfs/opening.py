@@ -17,16 +17,16 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOCAL, REMOTE, STRIPED, STRIPES, WHOLE, Attr, Opened, stripe_of
-from amfs.engine.states import OpenEvent
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.shard import OPEN_S
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOCAL, REMOTE, STRIPED, STRIPES, WHOLE, Attr, Opened, stripe_of
+from amfs.vocabulary.states import OpenEvent
 
 STRIPE_BYTES = 512 << 10  # default, MemFS §III
 

@@ -6,10 +6,6 @@ import errno
 import stat
 from contextlib import suppress
 
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOST, Attr
 from amfs.fs.openflags import O_CREAT, O_EXCL, O_WRONLY
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, ask, failure, number_of, together, work
@@ -19,6 +15,10 @@ from amfs.fs.vfs.handles import Handles
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.paths import Paths
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOST, Attr
 
 
 class Outside:

@@ -6,11 +6,11 @@ import errno
 from typing import TypeVar
 
 from amfs._native import Meta
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import META_BUSY, META_NOT_MINE
 from amfs.fs.vfs.caches import Name
 from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure
 from amfs.fs.vfs.members import Members
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE
 
 T = TypeVar("T")
 

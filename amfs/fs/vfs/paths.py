@@ -10,8 +10,6 @@ import posixpath
 import stat
 
 from amfs._native import Meta
-from amfs.engine import fs_requests as q
-from amfs.engine.attr import LOST, ROOT, STRIPED, WHOLE, Attr, Listed
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Operation, failure
 from amfs.fs.vfs.directories import Directories
@@ -19,6 +17,8 @@ from amfs.fs.vfs.layouts import Layouts
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.owners import Owners
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import LOST, ROOT, STRIPED, WHOLE, Attr, Listed
 
 LINKS_MAX = 40
 PAGE = 1000

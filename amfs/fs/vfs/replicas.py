@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from amfs._native import Meta, xxh64
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOST, WHOLE, Attr, Facts
 from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, ask, failure, number_of, together
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.stripe_copies import StripeCopies
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOST, WHOLE, Attr, Facts
 
 T = TypeVar("T")
 

@@ -6,9 +6,6 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any
 
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
 from amfs.fs.openflags import O_RDONLY, O_RDWR
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.caller import Caller
@@ -22,6 +19,9 @@ from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.outside import Outside
 from amfs.fs.vfs.paths import Paths
 from amfs.fs.vfs.xattrs import Xattrs
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
 
 #: They have just put into the cache what is so now.
 _LEAVE_CACHED = (q.Closed, q.Close, q.Secure)

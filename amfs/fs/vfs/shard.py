@@ -11,9 +11,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import (
+from amfs.fs.vfs.caches import Caches
+from amfs.fs.vfs.calls import PAUSE_FIRST_S, Calls, Operation, Sleep, ask, failure, together
+from amfs.fs.vfs.members import Members, version_of
+from amfs.fs.vfs.owners import Owners
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import (
     LOST,
     META_BUSY,
     META_NOT_MINE,
@@ -29,11 +33,7 @@ from amfs.engine.attr import (
     Listed,
     Names,
 )
-from amfs.engine.origin import ATTRIBUTE
-from amfs.fs.vfs.caches import Caches
-from amfs.fs.vfs.calls import PAUSE_FIRST_S, Calls, Operation, Sleep, ask, failure, together
-from amfs.fs.vfs.members import Members, version_of
-from amfs.fs.vfs.owners import Owners
+from amfs.workflow.origin import ATTRIBUTE
 
 UNSTRIPED = -1  # in place of a size of stripes: a striped file was made whole
 LISTED_MAX = 4096

@@ -18,14 +18,14 @@ import errno
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import META_NOT_MINE
-from amfs.engine.partition import PartitionTable
-from amfs.engine.states import KEEPER_NEXT, KeeperEvent, KeeperState, illegal
 from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, number_of, together, work
 from amfs.fs.vfs.members import Members
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import META_NOT_MINE
+from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.states import KEEPER_NEXT, KeeperEvent, KeeperState, illegal
 
 KEEPERS_MAX = 6  # nodes that have copies of a partition while backups change
 BYTES_AT_ONCE = 16 << 20  # of copies that are under way to one node

@@ -12,14 +12,14 @@ import errno
 import logging
 
 from amfs._native import Meta
-from amfs.engine import fs_requests as q
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.events import FsDamaged
 from amfs.fs.vfs.calls import PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, together, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.stripe_copies import StripeCopies
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.events import FsDamaged
 
 TRIES = 20  # to reach a node that may have a copy, PAUSE_LAST_S apart
 REMEMBERED = 10_000  # stripes without a good copy

@@ -2,7 +2,7 @@
 
 A task's input is linked from the part that lies here (brought first, if need be) into the store of its run; a task's output becomes a
 file by a link of the run's store. Only what is striped, or written elsewhere at the moment, is copied. An output's record keeps which task
-made it (``engine.origin``), and an input whose content was lost says so: its run may have that task make it again.
+made it (``workflow.origin``), and an input whose content was lost says so: its run may have that task make it again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,6 @@ from __future__ import annotations
 import errno
 import stat
 
-from amfs.engine import fs_works as w
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import LOST, Attr, maker
-from amfs.engine.events import MoveForTask
-from amfs.engine.origin import ATTRIBUTE, unpack
 from amfs.fs.openflags import O_CREAT, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Calls, Operation, Sleep, failure, work
@@ -23,6 +18,11 @@ from amfs.fs.vfs.handles import Handles
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.paths import Paths
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOST, Attr, maker
+from amfs.vocabulary.events import MoveForTask
+from amfs.workflow.origin import ATTRIBUTE, unpack
 
 UNFINISHED_S = 60.0  # an input that somebody still writes is waited for
 BROKEN_S = 10.0  # what cannot be read or written is tried again for so long: a node may have died, which is known only later

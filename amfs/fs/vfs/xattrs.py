@@ -6,9 +6,6 @@ import errno
 import stat
 
 from amfs._native import Meta
-from amfs.engine import peer_requests as p
-from amfs.engine.attr import COPIES_MAX, LOSSES, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
-from amfs.engine.origin import ATTRIBUTE as ORIGIN
 from amfs.fs.vfs.backups import Backups
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Operation, failure
@@ -17,6 +14,9 @@ from amfs.fs.vfs.layouts import Layouts
 from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.opening import STRIPE_BYTES
 from amfs.fs.vfs.owners import Owners
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import COPIES_MAX, LOSSES, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
+from amfs.workflow.origin import ATTRIBUTE as ORIGIN
 
 LOCATION, LAYOUT, PLACEMENT, REPLICAS = b"user.amfs.location", b"user.amfs.layout", b"user.amfs.placement", b"user.amfs.replicas"
 STRIPE_MIN, STRIPE_MAX = 4096, 1 << 30

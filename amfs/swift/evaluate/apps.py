@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from amfs.engine.workflow import Task
 from amfs.swift import tree
 from amfs.swift.builtins import Location
 from amfs.swift.evaluate.calls import BeginCall, Calls, below, file_name, part_of, places
@@ -19,6 +18,7 @@ from amfs.swift.mapping import Path
 from amfs.swift.requests import FileValue, Present, Refused
 from amfs.swift.source import At, Mistake
 from amfs.swift.values import Blocked, Cell, Container, FileCell, Made, StructCell, files_of
+from amfs.workflow.workflow import Task
 
 #: Annotations of a call or a function that a task minds.
 _PLACING = {"location", "soft_location", "hard_location"}

@@ -8,7 +8,6 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from amfs.engine.workflow import Task
 from amfs.swift import tree
 from amfs.swift.builtins import Failure
 from amfs.swift.evaluate.expressions import AFTER, AROUND, FIRST, PATH, Closure, Expressions, Frame, Layout
@@ -18,6 +17,7 @@ from amfs.swift.requests import FileValue
 from amfs.swift.source import At, Mistake
 from amfs.swift.types import ANY, Array, is_file
 from amfs.swift.values import Container, FileCell, Group, Label, Made, StructCell, is_group, is_scalar, plain
+from amfs.workflow.workflow import Task
 
 #: (frame of the caller, cells of the outputs, what to do when no part of an output will be written by this call itself any more)
 BeginCall: TypeAlias = Callable[[Frame, list[Any], Job], None]

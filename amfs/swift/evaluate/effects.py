@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from amfs.engine.workflow import Task
 from amfs.errors import WorkflowError
 from amfs.swift.requests import Request
+from amfs.workflow.workflow import Task
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────
 

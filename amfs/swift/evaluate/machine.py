@@ -10,13 +10,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
-from amfs.engine.workflow import Task
 from amfs.errors import Fault, WorkflowError
 from amfs.swift.builtins import Failure
 from amfs.swift.evaluate.effects import Answered, Ask, Begin, Effect, Event, Finished, Forget, Limits, Submit, TaskEnded
 from amfs.swift.requests import FileValue, Print, Refused, TemporaryFile
 from amfs.swift.source import At, Mistake, refuse
 from amfs.swift.values import UNSET, Blocked, Cell, Container, FileCell, Group, Made, StructCell, key_text
+from amfs.workflow.workflow import Task
 
 Job = Callable[[], Any]
 

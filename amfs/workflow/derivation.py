@@ -15,8 +15,8 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from amfs._native import xxh64
-from amfs.engine.checks import Plan
-from amfs.engine.workflow import Task, canonical
+from amfs.workflow.checks import Plan
+from amfs.workflow.workflow import Task, canonical
 
 #: For a file that is not there.
 GONE = 1

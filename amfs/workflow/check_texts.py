@@ -10,9 +10,9 @@ import operator
 import re
 from itertools import chain
 
-from amfs.engine.check_parts import id_taken
-from amfs.engine.workflow import Task, Workflow, printable, shortened
 from amfs.errors import Fault
+from amfs.workflow.check_parts import id_taken
+from amfs.workflow.workflow import Task, Workflow, printable, shortened
 
 #: Bytes that Linux allows between two slashes, and in a whole path.
 NAME_BYTES_MAX = 255

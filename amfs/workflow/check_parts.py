@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from amfs.engine.workflow import UNCANONICAL, Task, canonical, value_faults
+from amfs.workflow.workflow import UNCANONICAL, Task, canonical, value_faults
 
 
 class Place(Protocol):

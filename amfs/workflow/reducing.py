@@ -1,6 +1,6 @@
 """The workflow that reduces files of a session to one. Pure.
 
-The engine's reduction trees (``engine.reduction``) combine what tasks have made. So ordinary tasks take the first steps, on neighbouring
+The engine's reduction trees (``workflow.reduction``) combine what tasks have made. So ordinary tasks take the first steps, on neighbouring
 files and where most of their bytes are; one reduction combines what they make.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from amfs.engine.reduction import IN, OUT
-from amfs.engine.workflow import Task, Workflow
+from amfs.workflow.reduction import IN, OUT
+from amfs.workflow.workflow import Task, Workflow
 
 
 def plan(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amfs.engine.peer_calls import PeerCall
+from amfs.vocabulary.peer_calls import PeerCall
 
 
 class StripesOf(PeerCall[list[tuple[int, int]]], frozen=True):

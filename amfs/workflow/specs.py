@@ -5,14 +5,14 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from amfs.engine import messages as m
-from amfs.engine.check_parts import directory_of, in_its_mount, with_parents
-from amfs.engine.checks import Plan
-from amfs.engine.paths import in_namespace, shared_path
-from amfs.engine.records import pack_body
-from amfs.engine.states import FAILED, FINISHED, PENDING, SKIPPED
-from amfs.engine.tokens import token
-from amfs.engine.workflow import Task
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.paths import in_namespace, shared_path
+from amfs.vocabulary.records import pack_body
+from amfs.vocabulary.states import FAILED, FINISHED, PENDING, SKIPPED
+from amfs.workflow.check_parts import directory_of, in_its_mount, with_parents
+from amfs.workflow.checks import Plan
+from amfs.workflow.tokens import token
+from amfs.workflow.workflow import Task
 
 
 class SpecMaker:

@@ -10,9 +10,9 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
-from amfs.engine.attr import Attr, Facts, Opened
-from amfs.engine.fs_requests import CheckedStore
-from amfs.engine.peer_requests import Usage
+from amfs.vocabulary.attr import Attr, Facts, Opened
+from amfs.vocabulary.fs_requests import CheckedStore
+from amfs.vocabulary.peer_requests import Usage
 
 T = TypeVar("T")
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from amfs.engine.messages import Message, Result, RunInfo
-from amfs.engine.partition import PartitionTable
+from amfs.vocabulary.messages import Message, Result, RunInfo
+from amfs.vocabulary.partition import PartitionTable
 
 if TYPE_CHECKING:  # a process without a file system need not load them
-    from amfs.engine.fs_requests import Request
-    from amfs.engine.fs_works import WorkOrder
+    from amfs.vocabulary.fs_requests import Request
+    from amfs.vocabulary.fs_works import WorkOrder
 
 # ── events ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -114,7 +114,7 @@ class JobDone(Struct, frozen=True):
     error: str
     size: int
     own: bool = False  # the fault is this node's (it is full), not that of who has the file
-    lost_of: str = ""  # of a file of the session: its content was lost, and a task of this run (``engine.origin.run_mark``) had made it
+    lost_of: str = ""  # of a file of the session: its content was lost, and a task of this run (``workflow.origin.run_mark``) had made it
     damaged: bool = False  # what was to be copied is not what was written
 
 
@@ -315,7 +315,7 @@ class CancelTimer(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """Give packed task records to the launcher (``engine.records``)."""
+    """Give packed task records to the launcher (``vocabulary.records``)."""
 
     records: list[bytes]
     blind: bool = False  # some of them are blind tasks, which need the node's mount
@@ -365,7 +365,7 @@ class StageIn(Struct, frozen=True):
 
 class CopyOut(Struct, frozen=True):
     """Copier: copy ``name`` from the store to shared storage at ``path``, atomically. Ends as JobDone(serial). ``origin``: what the record
-    of a file of the session's file system is to keep of the task that made it (``engine.origin``)."""
+    of a file of the session's file system is to keep of the task that made it (``workflow.origin``)."""
 
     serial: int
     name: str

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from amfs.engine.messages import RunInfo
-from amfs.engine.workflow import printable
+from amfs.vocabulary.messages import RunInfo
+from amfs.workflow.workflow import printable
 
 ATTRIBUTE = b"user.amfs.origin"
 COMMAND_MAX = 100  # characters: a session has millions of files

@@ -17,7 +17,8 @@ from itertools import chain
 
 import msgspec
 
-from amfs.engine.check_parts import (
+from amfs.errors import Fault, WorkflowError
+from amfs.workflow.check_parts import (
     Place,
     Suggestions,
     cycle_in_words,
@@ -34,12 +35,11 @@ from amfs.engine.check_parts import (
     with_parents,
     written_twice,
 )
-from amfs.engine.check_texts import FAULTS_MAX, ids_taken, text_faults, too_long, workflow_texts
-from amfs.engine.order import Producers, cycles, topological
-from amfs.engine.real_names import RealNames
-from amfs.engine.versions import producers_of, versioned
-from amfs.engine.workflow import DeclaredState, Task, Workflow, canonical, complete, printable
-from amfs.errors import Fault, WorkflowError
+from amfs.workflow.check_texts import FAULTS_MAX, ids_taken, text_faults, too_long, workflow_texts
+from amfs.workflow.order import Producers, cycles, topological
+from amfs.workflow.real_names import RealNames
+from amfs.workflow.versions import producers_of, versioned
+from amfs.workflow.workflow import DeclaredState, Task, Workflow, canonical, complete, printable
 
 
 class AnyPlace:

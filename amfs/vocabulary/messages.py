@@ -62,7 +62,7 @@ class Options(Struct, frozen=True):
 
 
 class TaskSpec(Struct, frozen=True):
-    """One task as it travels: ``body`` is the packed command (``engine.records``), opaque on the way."""
+    """One task as it travels: ``body`` is the packed command (``vocabulary.records``), opaque on the way."""
 
     tid: int
     body: bytes
@@ -101,7 +101,7 @@ class RunInfo(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """How one attempt at a task ended. ``outcome`` is ``engine.states.Outcome``'s value; times in microseconds."""
+    """How one attempt at a task ended. ``outcome`` is ``vocabulary.states.Outcome``'s value; times in microseconds."""
 
     tid: int
     attempt: int = 0

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from amfs.engine import messages as m
-from amfs.engine.records import pack_body, unpack_body
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.records import pack_body, unpack_body
 
 IN, OUT = "{in}", "{out}"
 PARTS = ".amfs-reduce/"  # where the results of partial tasks are, by reduction and partial task

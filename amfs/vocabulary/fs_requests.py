@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, get_args
 
 import msgspec
 
-from amfs.engine.attr import Attr, Listed, Opened
+from amfs.vocabulary.attr import Attr, Listed, Opened
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
-from amfs.engine.attr import Attr, Entry, Facts, Names
-from amfs.engine.fs_requests import CheckedStore, Copied, Digested, by_tag
-from amfs.engine.peer_calls import InodeCall as InodeCall
-from amfs.engine.peer_calls import NameCall as NameCall
-from amfs.engine.peer_calls import PeerCall as PeerCall
-from amfs.engine.peer_calls import PeerHandler as PeerHandler
-from amfs.engine.stripe_requests import CheckStripes as CheckStripes
-from amfs.engine.stripe_requests import CopyStripes as CopyStripes
-from amfs.engine.stripe_requests import DropCopies as DropCopies
-from amfs.engine.stripe_requests import ExpectCopies as ExpectCopies
-from amfs.engine.stripe_requests import KeepCopies as KeepCopies
-from amfs.engine.stripe_requests import SendStripe as SendStripe
-from amfs.engine.stripe_requests import StripesOf as StripesOf
+from amfs.vocabulary.attr import Attr, Entry, Facts, Names
+from amfs.vocabulary.fs_requests import CheckedStore, Copied, Digested, by_tag
+from amfs.vocabulary.peer_calls import InodeCall as InodeCall
+from amfs.vocabulary.peer_calls import NameCall as NameCall
+from amfs.vocabulary.peer_calls import PeerCall as PeerCall
+from amfs.vocabulary.peer_calls import PeerHandler as PeerHandler
+from amfs.vocabulary.stripe_requests import CheckStripes as CheckStripes
+from amfs.vocabulary.stripe_requests import CopyStripes as CopyStripes
+from amfs.vocabulary.stripe_requests import DropCopies as DropCopies
+from amfs.vocabulary.stripe_requests import ExpectCopies as ExpectCopies
+from amfs.vocabulary.stripe_requests import KeepCopies as KeepCopies
+from amfs.vocabulary.stripe_requests import SendStripe as SendStripe
+from amfs.vocabulary.stripe_requests import StripesOf as StripesOf
 
 T = TypeVar("T")
 
@@ -149,7 +149,7 @@ class Closed(InodeCall[Attr | None], frozen=True):
     known: int  # the losses of which the asker has heard
     lost: bool  # some of what it wrote was lost, as far as it knows
     same: bool = False  # nothing was written since the last ``Checkpoint``: its copies are whole
-    origin: bytes = b""  # a task has made what was written, and this is to be kept of it (``engine.origin``)
+    origin: bytes = b""  # a task has made what was written, and this is to be kept of it (``workflow.origin``)
 
 
 class Unused(InodeCall[None], frozen=True):

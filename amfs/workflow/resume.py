@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from amfs.engine.checks import Plan
-from amfs.engine.paths import in_namespace
-from amfs.engine.workflow import Task
+from amfs.vocabulary.paths import in_namespace
+from amfs.workflow.checks import Plan
+from amfs.workflow.workflow import Task
 
 
 class Remains(NamedTuple):

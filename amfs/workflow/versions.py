@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import msgspec
 
-from amfs.engine.order import topological
-from amfs.engine.workflow import NOWHERE, Spelling, Task, Workflow, complete, printable, some
 from amfs.errors import Fault
+from amfs.workflow.order import topological
+from amfs.workflow.workflow import NOWHERE, Spelling, Task, Workflow, complete, printable, some
 
 
 def versioned(workflow: Workflow, base: str = NOWHERE) -> Workflow:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import chain
 
-from amfs.engine.check_parts import Place, directory_of
-from amfs.engine.paths import NAMESPACE
+from amfs.vocabulary.paths import NAMESPACE
+from amfs.workflow.check_parts import Place, directory_of
 
 
 class RealNames:

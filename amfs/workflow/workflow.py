@@ -15,8 +15,8 @@ from typing import Protocol
 
 import msgspec
 
-from amfs.engine.paths import NAMESPACE, in_namespace
 from amfs.errors import Fault
+from amfs.vocabulary.paths import NAMESPACE, in_namespace
 
 
 class DeclaredState(enum.Enum):

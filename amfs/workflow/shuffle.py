@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from amfs.engine.paths import NAMESPACE
-from amfs.engine.workflow import Task, Workflow
+from amfs.vocabulary.paths import NAMESPACE
+from amfs.workflow.workflow import Task, Workflow
 
 PARTS_MAX = 4096  # csrc/data/line_partitioner.h
 COLUMN_MAX = 1 << 30
