@@ -362,7 +362,8 @@ class FileBackend:
 
     def truncate(self, order: w.Truncate) -> Facts | None:
         ino, opened = order.ino, order.opened
-        handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, True, True, since=opened.known)
+        create = not (opened.size and order.size)  # what has data and is not here is not to become zeros
+        handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, True, create, since=opened.known)
         try:
             handle.truncate(order.size)
             return None if opened.kind == REMOTE else Facts(*handle.stat()[:4])

@@ -23,6 +23,7 @@ class Watchdog:
         """``sources``: each gives what takes longer than so many seconds by now."""
         self._sources = tuple(sources)
         self._said: dict[str, float] = {}
+        self._failed: set[Callable[[float], list[Entry]]] = set()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="amfs-watchdog", daemon=True)
         self._thread.start()
@@ -33,8 +34,20 @@ class Watchdog:
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_S):
-            for line in self.look([entry for source in self._sources for entry in source(LONG_S)]):
+            for line in self.look(self.ask()):
                 log.warning("%s", line)
+
+    def ask(self) -> list[Entry]:
+        """All sources. One that fails is named the first time, and asked again the next."""
+        entries: list[Entry] = []
+        for source in self._sources:
+            try:
+                entries += source(LONG_S)
+            except Exception as error:
+                if source not in self._failed:
+                    log.warning("the watchdog cannot ask one of its sources: %s", error)
+                self._failed.add(source)
+        return entries
 
     def look(self, entries: list[Entry]) -> list[str]:
         """What is to be said of these."""

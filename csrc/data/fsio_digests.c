@@ -111,6 +111,7 @@ void fsio_writing_ends(struct fsio *io, uint64_t ino) {
     if (!io->checks) return;
     fsio_digest_forget(io, ino);
     atomic_fetch_sub(changing(io, ino, FSIO_WHOLE), 1);
+    fsio_digest_closed(io, ino);
 }
 
 bool fsio_is_writable(struct fsio *io, uint64_t ino) {

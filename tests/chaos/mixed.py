@@ -122,7 +122,8 @@ class Client:
 
     def result(self) -> dict:
         if self.process.returncode or not (file := Path(f"{self.base}.result")).exists():
-            return {"calls": 0, "slowest": 0.0, "wrong": [f"{self.base.name}: ended so: {Path(f'{self.base}.err').read_text()[-800:]}"]}
+            said = Path(f"{self.base}.err").read_text()[-800:]
+            return {"calls": 0, "slowest": 0.0, "eio": [], "wrong": [f"{self.base.name}: ended so: {said}"]}
         return json.loads(file.read_text())
 
 
@@ -169,7 +170,7 @@ def run_cell(cell: Cell, seed: int, seconds: float, clients: int, home: Path) ->
         if cell.copies == cell.replicas and (found := copies_are_there(session)):
             findings.append(found)
         results = [program.result() for program in programs]
-        findings += [wrong for result in results for wrong in result["wrong"]]
+        findings += [wrong for result in results for wrong in result["wrong"] + ([] if cell.kills else result["eio"])]
         findings += check(session, programs)
         calls, slowest = sum(result["calls"] for result in results), max(result["slowest"] for result in results)
         return findings, f"{calls} calls, the slowest {slowest:.1f} s"

@@ -1,6 +1,6 @@
 """One client of ``chaos.mixed``: the same calls on a file of a mount and on one of a tmpfs.
 
-    python -m chaos.mixed_client BASE SEED SECONDS MOUNT …      BASE.call: when the call under way began, and which; BASE.result: at the end
+    python -m chaos.mixed_client BASE SEED SECONDS MOUNT …      BASE.call: when the call under way began, and which; .calls: all; .result
     python -m chaos.mixed_client --check BASE MOUNT …           compares all files; a line for each that differs
 """
 
@@ -44,6 +44,7 @@ class Client:
         self.serial = self.calls = 0
         self.slowest = 0.0
         self.wrong: list[str] = []
+        self.eio: list[str] = []  # honest only when nodes were killed
 
     def pair(self, name: str) -> tuple[str, str]:
         return f"{self.rng.choice(self.mounts)}/files/{name}", str(self.shadow / name)
@@ -52,10 +53,14 @@ class Client:
         """False: it failed, as it may."""
         Path(f"{self.base}.call").write_text(f"{time.time()} {self.name}: {words}")
         began = time.monotonic()
+        said = "fine"
         try:
             do()
         except OSError as error:
+            said = str(error.strerror)
             dead = self.drop_dead_mounts()
+            if error.errno == errno.EIO:
+                self.eio.append(f"{words}: {error}")
             if error.errno not in HONEST and not dead:
                 self.wrong.append(f"{words}: {error}")
             return False
@@ -63,6 +68,8 @@ class Client:
             self.slowest = max(self.slowest, time.monotonic() - began)
             self.calls += 1
             Path(f"{self.base}.call").write_text("")
+            with open(f"{self.base}.calls", "a") as calls:
+                print(f"{time.time():.3f} {words}: {said}", file=calls)
         return True
 
     def drop_dead_mounts(self) -> bool:
@@ -218,8 +225,24 @@ def differs(there: str, shadow: str) -> str:
                 data, good = all_of(file.fileno(), count, at), all_of(right.fileno(), count, at)
                 if data != good:
                     first = next((n for n, (one, other) in enumerate(zip(data, good, strict=False)) if one != other), len(data))
-                    return f"at byte {at + first} of {size} it is not what was written ({len(data)} of {len(good)} bytes read)"
+                    return (
+                        f"at byte {at + first} of {size} it is not what was written ({len(data)} of {len(good)} bytes read); "
+                        f"of pages: {pages(file.fileno(), right.fileno(), size)}"
+                    )
     return ""
+
+
+def pages(there: int, right: int, size: int) -> str:
+    """Runs of pages of the first 16 MiB: as written (=), zeros instead (0), data instead of zeros (+), other data (x)."""
+    runs: list[tuple[str, int, int]] = []
+    for at in range(0, min(size, 16 * BIG), 4096):
+        data, good = all_of(there, 4096, at), os.pread(right, 4096, at)
+        kind = "=" if data == good else "0" if not any(data) else "+" if not any(good) else "x"
+        if runs and runs[-1][0] == kind:
+            runs[-1] = (kind, runs[-1][1], at + 4096)
+        else:
+            runs.append((kind, at, at + 4096))
+    return " ".join(f"{kind}{start}-{end}" for kind, start, end in runs[:40])
 
 
 def check(base: str, mounts: list[str]) -> int:
@@ -244,7 +267,8 @@ def main() -> int:
     end = time.monotonic() + float(seconds)
     while time.monotonic() < end and not client.wrong:
         client.step()
-    Path(f"{base}.result").write_text(json.dumps({"calls": client.calls, "slowest": client.slowest, "wrong": client.wrong}))
+    result = {"calls": client.calls, "slowest": client.slowest, "wrong": client.wrong, "eio": client.eio}
+    Path(f"{base}.result").write_text(json.dumps(result))
     return 0
 
 

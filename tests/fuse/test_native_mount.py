@@ -95,6 +95,19 @@ def test_nothing_is_left_open(serve: Any, way: dict[str, Any]) -> None:
     served.node.meta.check()
 
 
+def test_a_file_has_a_digest_soon_after_it_was_closed(serve: Any, way: dict[str, Any]) -> None:
+    """Nobody has to send it or to ask: who asks once has it taken, so each file is asked about once."""
+    served = serve()
+    path, _ = served.mount(**way)
+    for number in range(8):
+        (path / str(number)).write_bytes(os.urandom(100_000))
+        ino = (path / str(number)).stat().st_ino
+        time.sleep(0.05 * 2**number)
+        if served.node.io.check_part(ino)[0] == 1:
+            return
+    pytest.fail("no digest was taken")
+
+
 def test_a_listing_is_whole_while_it_is_emptied(serve: Any) -> None:
     path, _ = serve().mount()
     for number in range(3000):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amfs.node.watchdog import Watchdog
+import pytest
+
+from amfs.node.watchdog import Entry, Watchdog
 
 
 def test_what_goes_on_is_said_again_after_twice_the_time() -> None:
@@ -21,3 +23,13 @@ def test_what_has_ended_and_begun_again_is_new() -> None:
     assert watchdog.look([("a", 10.0)])
     assert not watchdog.look([])
     assert watchdog.look([("a", 11.0)])
+
+
+def test_a_source_that_fails_neither_ends_the_watch_nor_hides_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(longer_s: float) -> list[Entry]:
+        raise OSError("gone")
+
+    watchdog = Watchdog((broken, lambda longer_s: [("a", 30.0)]))
+    watchdog.stop()
+    assert watchdog.ask() == watchdog.ask() == [("a", 30.0)]
+    assert [record.getMessage() for record in caplog.records] == ["the watchdog cannot ask one of its sources: gone"]
