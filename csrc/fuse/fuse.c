@@ -88,20 +88,20 @@ static void node_put(struct node *node) {
 int64_t fuse_monotonic_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return span(now);
+    return ns_of(now);
 }
 
 int64_t fuse_exact_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return span(now);
+    return ns_of(now);
 }
 
 int64_t fuse_now_of(struct node *node) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     int64_t floor = atomic_load_explicit(&node->floor, memory_order_relaxed);
-    return span(now) > floor ? span(now) : floor;
+    return ns_of(now) > floor ? ns_of(now) : floor;
 }
 
 /* tmpfs stamps a file that somebody has looked at with a finer clock than ours: what comes after it must not seem to come before it. */
@@ -110,14 +110,14 @@ void fuse_seen_time(struct node *node, int64_t time) {
     int64_t floor = atomic_load_explicit(&node->floor, memory_order_relaxed);
     if (time <= floor) return;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (time > span(now)) return; /* somebody set it */
+    if (time > ns_of(now)) return; /* somebody set it */
     while (time > floor && !atomic_compare_exchange_weak(&node->floor, &floor, time)) {}
 }
 
 int64_t fuse_exact_now_of(struct node *node) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    fuse_seen_time(node, span(now));
+    fuse_seen_time(node, ns_of(now));
     return fuse_now_of(node);
 }
 

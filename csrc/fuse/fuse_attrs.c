@@ -129,7 +129,7 @@ int64_t fuse_stamp_whole(struct node *node, uint64_t ino, unsigned mask, const s
     bool stamped = fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && fstatat(node->root, path, &looked, 0) == 0 &&
                    utimensat(node->root, path, times, 0) == 0 &&
                    fstatat(node->root, path, &looked, 0) == 0; /* where it lies, if it is spilled */
-    return stamped ? span(looked.st_ctim) : 0;
+    return stamped ? ns_of(looked.st_ctim) : 0;
 }
 
 static int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {

@@ -82,9 +82,9 @@ int fuse_files_part_stat(struct node *node, uint64_t ino, struct stat *found) {
 void fuse_files_put_stat(struct node *node, struct meta_attr *attr, const struct stat *found) {
     attr->size = (uint64_t)found->st_size;
     attr->blocks = (uint64_t)found->st_blocks;
-    attr->atime = span(found->st_atim);
-    attr->mtime = span(found->st_mtim);
-    if (span(found->st_ctim) > attr->ctime) attr->ctime = span(found->st_ctim);
+    attr->atime = ns_of(found->st_atim);
+    attr->mtime = ns_of(found->st_mtim);
+    if (ns_of(found->st_ctim) > attr->ctime) attr->ctime = ns_of(found->st_ctim);
     fuse_seen_time(node, attr->ctime);
 }
 
@@ -392,9 +392,9 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, struct me
 static void note_atime(struct node *node, struct file *file) {
     struct stat found;
     struct meta_attr attr, out;
-    if (fuse_files_part_stat(node, file->ino, &found) != 0 || span(found.st_atim) == file->atime) return;
+    if (fuse_files_part_stat(node, file->ino, &found) != 0 || ns_of(found.st_atim) == file->atime) return;
     if (meta_getattr(node->meta, file->ino, node->id, &attr) != 0) return;
-    attr.atime = span(found.st_atim);
+    attr.atime = ns_of(found.st_atim);
     meta_setattr_here(node->meta, file->ino, META_SET_ATIME | META_SET_CTIME, &attr, attr.ctime, &out);
 }
 

@@ -207,7 +207,6 @@ struct call {
 };
 static inline uint8_t edition_of(const struct call *call) { return (uint8_t)call->in->edition; }
 
-static inline int64_t span(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
 static inline bool is_alone(const struct node *node) { return atomic_load_explicit(&node->alone, memory_order_relaxed); }
 
 /* fuse.c */
