@@ -33,9 +33,6 @@ CIRCLES: dict[str, list[set[str]]] = {
             "fsmeta.c", "fsmeta_backup.c", "fsmeta_batches.c", "fsmeta_copies.c", "fsmeta_dirs.c", "fsmeta_entries.c",
             "fsmeta_inodes.c", "fsmeta_peer.c", "fsmeta_records.c", "fsmeta_small.c", "fsmeta_xattr.c",
         },
-        {
-            "peer_meta.c", "peer_meta_ask.c", "peer_meta_backup.c",
-        },
     ],
     "fuse": [
         {
