@@ -110,7 +110,7 @@ static bool ask_content(struct amfs_fuse *mount, uint64_t unique, uint64_t ino, 
     struct node *node = mount->node;
     struct peer_meta *peer_meta = peer_meta_of(node->io);
     struct meta_small small;
-    if (peer_meta == NULL || !meta_small(node->meta, ino, &small)) return false;
+    if (peer_meta == NULL || !meta_small_of(node->meta, ino, &small)) return false;
     struct fuse_asking *asking = malloc(sizeof *asking);
     if (asking == NULL) return false;
     *asking = (struct fuse_asking){.call = {.owner = mount, .done = answered},

@@ -28,12 +28,6 @@ CIRCLES: dict[str, list[set[str]]] = {
             "fsio_spill.c", "fsio_spread.c", "fsio_striped.c", "server.c",
         },
     ],
-    "metadata": [
-        {
-            "fsmeta.c", "fsmeta_backup.c", "fsmeta_batches.c", "fsmeta_copies.c", "fsmeta_dirs.c", "fsmeta_entries.c",
-            "fsmeta_inodes.c", "fsmeta_peer.c", "fsmeta_records.c", "fsmeta_small.c", "fsmeta_xattr.c",
-        },
-    ],
     "fuse": [
         {
             "fuse.c", "fuse_attrs.c", "fuse_closing.c", "fuse_data.c", "fuse_files.c", "fuse_inodes.c", "fuse_list.c",
