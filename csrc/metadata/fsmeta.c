@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct meta *meta_new(int32_t node) {
     struct meta *meta = calloc(1, sizeof *meta);

@@ -1,9 +1,8 @@
-/* The metadata shard: entries, from names to inodes. */
+/* The metadata shard: calls about names (the entry is fsmeta_entry.c). Those of files stand on fsmeta_inodes.c. */
 #include "fsmeta_internal.h"
 
 #include <errno.h>
 #include <linux/fs.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TARGET_MAX = 4095 };

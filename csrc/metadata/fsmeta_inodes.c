@@ -1,4 +1,4 @@
-/* The metadata shard: records of files, who uses them, who has their content; copies of other nodes' records. */
+/* The metadata shard: calls about files (the record is fsmeta_inode.c): who uses them, who has their content; copies of other nodes' records. */
 #include "fsmeta_internal.h"
 
 #include <errno.h>

@@ -1,6 +1,10 @@
-/* What the files of the metadata shard share: fsmeta.c (places, counting, checking), fsmeta_tables.c (memory, hash tables, sets of nodes),
- * fsmeta_entries.c, fsmeta_inodes.c (records, opening), fsmeta_xattr.c, fsmeta_dirs.c, fsmeta_moving.c (partitions that come and go),
- * fsmeta_gone.c (partitions and nodes that are gone), fsmeta_peer.c (other nodes that ask directly), fsmeta_check.c.
+/* What the files of the metadata shard share, in floors; each calls only those before it.
+ *   fsmeta_tables.c (memory, hash tables, sets of nodes), fsmeta_places.c (partitions, owners, watchers), fsmeta_xattrs.c, fsmeta_uses.c
+ *   the records: fsmeta_entry.c, fsmeta_inode.c, fsmeta_dirs.c; as bytes: fsmeta_records.c; what changed, for backups: fsmeta_items.c
+ *   fsmeta_read.c (bytes to records), fsmeta_backup.c (who is told), fsmeta_batches.c (of what), fsmeta_shadow.c (being told)
+ *   calls: fsmeta_inodes.c, fsmeta_entries.c, fsmeta_xattr.c, fsmeta_copies.c, fsmeta_small.c, fsmeta_peer.c (for nodes that ask directly),
+ *   fsmeta_moving.c (partitions that come and go), fsmeta_gone.c (partitions and nodes that are gone)
+ *   fsmeta.c (making, the table of owners, freeing), fsmeta_check.c
  *
  * Everything below a public function runs with the lock held. */
 #ifndef AMFS_FSMETA_INTERNAL_H

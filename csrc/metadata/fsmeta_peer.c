@@ -1,9 +1,7 @@
-/* The metadata shard: what may be done at once for another node that asks directly (`..._for`), and what this node must keep in mind while it asks
- * others directly itself: answers that are old when they come, files that are open here and recorded elsewhere. */
+/* The metadata shard: what may be done at once for another node that asks directly (`..._for`). What this node keeps in mind while it asks is fsmeta_uses.c. */
 #include "fsmeta_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 /* ── for another node ── */
 

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 uint64_t fsmeta_name_key(uint64_t dir, const char *name, size_t length) { return amfs_xxh64(name, length, dir); }

@@ -2,7 +2,6 @@
 #include "fsmeta_records.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Nodes as they lie in the bytes. */

@@ -1,8 +1,7 @@
-/* The metadata shard: one record as bytes and back, for partitions that move (fsmeta_moving.c) and for backups (fsmeta_batches.c). The bytes are drawn in
+/* The metadata shard: one record as bytes, for partitions that move (fsmeta_moving.c) and for backups (fsmeta_batches.c). The bytes are drawn in
  * fsmeta_moving.c. */
 #include "fsmeta_records.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "fsmeta_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 uint64_t meta_name_mark(uint64_t dir, const char *name, size_t length) { return fsmeta_name_key(dir, name, length); }
 

@@ -1,8 +1,7 @@
-/* The metadata shard: extended attributes of files and directories. */
+/* The metadata shard: calls about extended attributes of files and directories (the lists are fsmeta_xattrs.c). */
 #include "fsmeta_internal.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Where the attributes of a file of here, or of any directory, hang. */

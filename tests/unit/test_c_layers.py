@@ -28,12 +28,6 @@ CIRCLES: dict[str, list[set[str]]] = {
             "fsio_spill.c", "fsio_spread.c", "fsio_striped.c", "server.c",
         },
     ],
-    "fuse": [
-        {
-            "fuse.c", "fuse_attrs.c", "fuse_closing.c", "fuse_data.c", "fuse_files.c", "fuse_inodes.c", "fuse_list.c",
-            "fuse_names.c", "fuse_notify.c", "fuse_peer.c", "fuse_slow.c", "fuse_suid.c", "fuse_xattr.c",
-        },
-    ],
 }
 
 DEFINITION = re.compile(
