@@ -8,14 +8,6 @@
 #include "metadata/peer_meta.h"
 #include "py_meta.h"
 
-typedef struct {
-    PyObject ob_base;
-    struct fsio *io;
-    PyObject *meta; /* that others may ask directly; NULL: none */
-} io_object;
-
-static struct fsio *io_of(PyObject *self) { return ((io_object *)self)->io; }
-
 /* ── Io ── */
 
 /* The key in a bytes object: NULL, without an error if it is empty. */
@@ -57,7 +49,7 @@ static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
 }
 
 static void io_dealloc(PyObject *self) {
-    struct fsio *io = io_of(self);
+    struct fsio *io = fsio_of_object(self);
 
     if (io != NULL) WITHOUT_GIL(fsio_free(io));
     Py_XDECREF(((io_object *)self)->meta);
@@ -90,7 +82,7 @@ static PyObject *io_set_table(PyObject *self, PyObject *numbers) {
     size_t count;
     int32_t *owners = node_list(numbers, &count);
     if (owners == NULL) return NULL;
-    fsio_set_table(io_of(self), owners, count);
+    fsio_set_table(fsio_of_object(self), owners, count);
     free(owners);
     Py_RETURN_NONE;
 }
@@ -104,7 +96,7 @@ static PyObject *io_lose(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OKp:lose", &numbers, &version, &copies)) return NULL;
     int32_t *partitions = node_list(numbers, &count);
     if (partitions == NULL) return NULL;
-    fsio_lose(io_of(self), (const uint32_t *)partitions, count, version, copies != 0);
+    fsio_lose(fsio_of_object(self), (const uint32_t *)partitions, count, version, copies != 0);
     free(partitions);
     Py_RETURN_NONE;
 }
@@ -119,7 +111,7 @@ static PyObject *io_set_moving(PyObject *self, PyObject *args) {
     if (partitions == NULL) return NULL;
     for (size_t i = 0; i < count; i++) {
         uint32_t partition = (uint32_t)partitions[i]; /* a negative one is beyond all */
-        fsio_set_moving(io_of(self), &partition, 1, moving != 0);
+        fsio_set_moving(fsio_of_object(self), &partition, 1, moving != 0);
     }
     free(partitions);
     Py_RETURN_NONE;
@@ -135,14 +127,14 @@ static PyObject *io_set_peer(PyObject *self, PyObject *args) {
         PyErr_Format(PyExc_ValueError, "%d is no port number", port);
         return NULL;
     }
-    fsio_set_peer(io_of(self), peer, incarnation, host, port);
+    fsio_set_peer(fsio_of_object(self), peer, incarnation, host, port);
     Py_RETURN_NONE;
 }
 
 static PyObject *io_forget_peer(PyObject *self, PyObject *number) {
     long peer = PyLong_AsLong(number);
     if (PyErr_Occurred()) return NULL;
-    WITHOUT_GIL(fsio_forget_peer(io_of(self), (int32_t)peer));
+    WITHOUT_GIL(fsio_forget_peer(fsio_of_object(self), (int32_t)peer));
     Py_RETURN_NONE;
 }
 
@@ -161,18 +153,18 @@ static void backups_know(struct peer_meta_held *held, int error) {
 static PyObject *io_await_backups(PyObject *self, PyObject *args) {
     ull serial, ticket;
     if (!PyArg_ParseTuple(args, "KK:await_backups", &serial, &ticket)) return NULL;
-    struct peer_meta *peer_meta = peer_meta_of(io_of(self));
+    struct peer_meta *peer_meta = peer_meta_of(fsio_of_object(self));
     struct awaited *awaited = peer_meta == NULL ? NULL : malloc(sizeof *awaited);
     if (awaited == NULL) return py_nothing_or(peer_meta == NULL ? ENOTCONN : ENOMEM);
-    *awaited =
-        (struct awaited){.held = {.ticket = ticket, .owner = io_of(self), .ready = backups_know}, .io = io_of(self), .serial = serial};
+    *awaited = (struct awaited){
+        .held = {.ticket = ticket, .owner = fsio_of_object(self), .ready = backups_know}, .io = fsio_of_object(self), .serial = serial};
     peer_meta_send_backups(peer_meta);
     if (!peer_meta_hold(peer_meta, &awaited->held)) backups_know(&awaited->held, 0);
     Py_RETURN_NONE;
 }
 
 static PyObject *io_backups_changed(PyObject *self, PyObject *unused_) {
-    struct peer_meta *peer_meta = peer_meta_of(io_of(self));
+    struct peer_meta *peer_meta = peer_meta_of(fsio_of_object(self));
     (void)unused_;
     if (peer_meta != NULL) WITHOUT_GIL(peer_meta_backups_changed(peer_meta));
     Py_RETURN_NONE;
@@ -184,7 +176,7 @@ static PyObject *io_set_spill(PyObject *self, PyObject *directory) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "the spill directory is a string");
         return NULL;
     }
-    int error = fsio_set_spill(io_of(self), PyBytes_AsString(path));
+    int error = fsio_set_spill(fsio_of_object(self), PyBytes_AsString(path));
     Py_DECREF(path);
     if (error != 0) return PyErr_NoMemory();
     Py_RETURN_NONE;
@@ -197,7 +189,7 @@ static PyObject *io_set_stall_ms(PyObject *self, PyObject *number) {
         PyErr_SetString(PyExc_ValueError, "a stall is from 1 ms to an hour");
         return NULL;
     }
-    fsio_set_stall_ms(io_of(self), (int)milliseconds);
+    fsio_set_stall_ms(fsio_of_object(self), (int)milliseconds);
     Py_RETURN_NONE;
 }
 
@@ -205,7 +197,7 @@ static PyObject *io_fetch(PyObject *self, PyObject *args) {
     ull serial, ino, size;
     int from;
     if (!PyArg_ParseTuple(args, "KKiK:fetch", &serial, &ino, &from, &size)) return NULL;
-    return py_nothing_or(fsio_fetch(io_of(self), serial, ino, from, size));
+    return py_nothing_or(fsio_fetch(fsio_of_object(self), serial, ino, from, size));
 }
 
 static PyObject *io_fetch_stored(PyObject *self, PyObject *args) {
@@ -218,8 +210,8 @@ static PyObject *io_fetch_stored(PyObject *self, PyObject *args) {
         return NULL;
     PyObject *path = py_path_bytes(path_text), *destination = path == NULL ? NULL : py_path_bytes(destination_text);
     if (destination != NULL)
-        result = py_nothing_or(
-            fsio_fetch_stored(io_of(self), serial, from, PyBytes_AsString(path), size, PyBytes_AsString(destination), mode, mtime_ns));
+        result = py_nothing_or(fsio_fetch_stored(fsio_of_object(self), serial, from, PyBytes_AsString(path), size,
+                                                 PyBytes_AsString(destination), mode, mtime_ns));
     Py_XDECREF(path);
     Py_XDECREF(destination);
     return result;
@@ -229,14 +221,14 @@ static PyObject *io_restripe(PyObject *self, PyObject *args) {
     ull serial, ino;
     unsigned stripe;
     if (!PyArg_ParseTuple(args, "KKI:restripe", &serial, &ino, &stripe)) return NULL;
-    return py_nothing_or(fsio_restripe(io_of(self), serial, ino, stripe));
+    return py_nothing_or(fsio_restripe(fsio_of_object(self), serial, ino, stripe));
 }
 
 static PyObject *io_gather(PyObject *self, PyObject *args) {
     ull serial, ino, size;
     unsigned stripe;
     if (!PyArg_ParseTuple(args, "KKIK:gather", &serial, &ino, &stripe, &size)) return NULL;
-    return py_nothing_or(fsio_gather(io_of(self), serial, ino, stripe, size));
+    return py_nothing_or(fsio_gather(fsio_of_object(self), serial, ino, stripe, size));
 }
 
 static PyObject *delete_at(PyObject *self, PyObject *args, int (*begin)(struct fsio *, uint64_t, uint64_t, const int32_t *, size_t)) {
@@ -247,7 +239,7 @@ static PyObject *delete_at(PyObject *self, PyObject *args, int (*begin)(struct f
     if (!PyArg_ParseTuple(args, "KKO", &serial, &ino, &numbers)) return NULL;
     int32_t *nodes = node_list(numbers, &count);
     if (nodes == NULL) return NULL;
-    int error = begin(io_of(self), serial, ino, nodes, count);
+    int error = begin(fsio_of_object(self), serial, ino, nodes, count);
     free(nodes);
     return py_nothing_or(error);
 }
@@ -262,13 +254,8 @@ static PyObject *io_part_path(PyObject *self, PyObject *args) {
     char path[128];
 
     if (!PyArg_ParseTuple(args, "KL:part_path", &ino, &index)) return NULL;
-    int error = fsio_part_path(io_of(self), ino, index, path, sizeof path);
+    int error = fsio_part_path(fsio_of_object(self), ino, index, path, sizeof path);
     return error != 0 ? py_failed(error) : PyUnicode_FromString(path);
-}
-
-PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime) {
-    if (error != 0) return py_failed(error);
-    return Py_BuildValue("(KKLLL)", (ull)size, (ull)blocks, (long long)atime, (long long)mtime, (long long)ctime);
 }
 
 static PyObject *io_part_stat(PyObject *self, PyObject *args) {
@@ -279,7 +266,7 @@ static PyObject *io_part_stat(PyObject *self, PyObject *args) {
     int error;
 
     if (!PyArg_ParseTuple(args, "KL:part_stat", &ino, &index)) return NULL;
-    WITHOUT_GIL(error = fsio_part_stat(io_of(self), ino, index, &size, &blocks, &atime, &mtime, &ctime));
+    WITHOUT_GIL(error = fsio_part_stat(fsio_of_object(self), ino, index, &size, &blocks, &atime, &mtime, &ctime));
     return fsio_stat_tuple(error, size, blocks, atime, mtime, ctime);
 }
 
@@ -290,7 +277,7 @@ static PyObject *io_part_adopt(PyObject *self, PyObject *args) {
 
     if (!PyArg_ParseTuple(args, "KO&:part_adopt", &ino, PyUnicode_FSConverter, &path)) return NULL;
     const char *name = PyBytes_AsString(path);
-    WITHOUT_GIL(error = fsio_part_adopt(io_of(self), ino, name));
+    WITHOUT_GIL(error = fsio_part_adopt(fsio_of_object(self), ino, name));
     Py_DECREF(path);
     return py_nothing_or(error);
 }
@@ -300,7 +287,7 @@ static PyObject *act_on(PyObject *self, PyObject *number, int (*act)(struct fsio
     int error;
 
     if (PyErr_Occurred()) return NULL;
-    WITHOUT_GIL(error = act(io_of(self), ino));
+    WITHOUT_GIL(error = act(fsio_of_object(self), ino));
     return py_nothing_or(error);
 }
 
@@ -315,18 +302,18 @@ static PyObject *io_stripes_delete(PyObject *self, PyObject *number) { return ac
 static PyObject *io_grown(PyObject *self, PyObject *number) {
     unsigned long long ino = PyLong_AsUnsignedLongLong(number);
 
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_grown(io_of(self), ino));
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_grown(fsio_of_object(self), ino));
 }
 
 static PyObject *io_lost(PyObject *self, PyObject *number) {
     unsigned long long ino = PyLong_AsUnsignedLongLong(number);
 
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_lost(io_of(self), ino));
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(fsio_lost(fsio_of_object(self), ino));
 }
 
 static PyObject *io_keep_ends(PyObject *self, PyObject *unused) {
     (void)unused;
-    fsio_keep_ends(io_of(self));
+    fsio_keep_ends(fsio_of_object(self));
     Py_RETURN_NONE;
 }
 
@@ -336,7 +323,7 @@ static PyObject *io_end(PyObject *self, PyObject *number) {
     int64_t written_ns;
     uint32_t stripe;
     if (PyErr_Occurred()) return NULL;
-    if (!fsio_end(io_of(self), ino, &size, &written_ns, &stripe)) Py_RETURN_NONE;
+    if (!fsio_end(fsio_of_object(self), ino, &size, &written_ns, &stripe)) Py_RETURN_NONE;
     return Py_BuildValue("KL", (ull)size, (long long)written_ns);
 }
 
@@ -358,9 +345,10 @@ static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords) {
         PyErr_SetString(PyExc_ValueError, "what is open on another node is counted there");
         return NULL;
     }
-    WITHOUT_GIL(error = passing
-                            ? fsio_open_passing(io_of(self), ino, (enum fsio_kind)kind, stripe, size, writing != 0, create != 0, &handle)
-                            : fsio_open(io_of(self), ino, (enum fsio_kind)kind, node, stripe, size, writing != 0, create != 0, &handle));
+    WITHOUT_GIL(
+        error = passing
+                    ? fsio_open_passing(fsio_of_object(self), ino, (enum fsio_kind)kind, stripe, size, writing != 0, create != 0, &handle)
+                    : fsio_open(fsio_of_object(self), ino, (enum fsio_kind)kind, node, stripe, size, writing != 0, create != 0, &handle));
     if (error == 0) fsio_known_since(handle, since);
     return error != 0 ? py_failed(error) : fsio_handle_object(self, handle);
 }
@@ -370,7 +358,7 @@ static PyObject *io_open_count(PyObject *self, PyObject *number) {
     int readers = 0, writers = 0;
 
     if (PyErr_Occurred()) return NULL;
-    fsio_open_count(io_of(self), ino, &readers, &writers);
+    fsio_open_count(fsio_of_object(self), ino, &readers, &writers);
     return Py_BuildValue("(ii)", readers, writers);
 }
 
@@ -384,14 +372,14 @@ static PyObject *io_set_times(PyObject *self, PyObject *args) {
         times[i] = given[i] == Py_None ? 0 : PyLong_AsLongLong(given[i]);
         if (times[i] == -1 && PyErr_Occurred()) return NULL;
     }
-    fsio_set_times(io_of(self), ino, given[0] == Py_None ? NULL : &times[0], given[1] == Py_None ? NULL : &times[1]);
+    fsio_set_times(fsio_of_object(self), ino, given[0] == Py_None ? NULL : &times[0], given[1] == Py_None ? NULL : &times[1]);
     Py_RETURN_NONE;
 }
 
 static PyObject *io_take(PyObject *self, PyObject *unused) {
     (void)unused;
     PyObject *list = PyList_New(0);
-    struct fsio_event *event = list == NULL ? NULL : fsio_take(io_of(self)), *next;
+    struct fsio_event *event = list == NULL ? NULL : fsio_take(fsio_of_object(self)), *next;
     for (; event != NULL; event = next) {
         next = event->next;
         PyObject *entry =
@@ -410,7 +398,7 @@ static PyObject *io_take_damaged(PyObject *self, PyObject *unused) {
     uint64_t ino;
     int64_t index;
     char *path;
-    while (list != NULL && fsio_take_damage(io_of(self), &ino, &index, &path)) {
+    while (list != NULL && fsio_take_damage(fsio_of_object(self), &ino, &index, &path)) {
         PyObject *text = path == NULL ? PyErr_NoMemory() : PyUnicode_DecodeFSDefault(path);
         PyObject *entry = text == NULL ? NULL : Py_BuildValue("(KLN)", (ull)ino, (long long)index, text);
         if (entry == NULL || PyList_Append(list, entry) < 0) Py_CLEAR(list);
@@ -424,29 +412,29 @@ static PyObject *io_part_retimed(PyObject *self, PyObject *args) {
     ull ino, inode;
     long long was, is;
     if (!PyArg_ParseTuple(args, "KKLL:part_retimed", &ino, &inode, &was, &is)) return NULL;
-    fsio_part_retimed(io_of(self), ino, inode, was, is);
+    fsio_part_retimed(fsio_of_object(self), ino, inode, was, is);
     Py_RETURN_NONE;
 }
 
 static PyObject *io_stop(PyObject *self, PyObject *unused) {
     (void)unused;
-    WITHOUT_GIL(fsio_stop(io_of(self)));
+    WITHOUT_GIL(fsio_stop(fsio_of_object(self)));
     Py_RETURN_NONE;
 }
 
 static PyObject *io_fd(PyObject *self, void *closure) {
     (void)closure;
-    return PyLong_FromLong(fsio_event_fd(io_of(self)));
+    return PyLong_FromLong(fsio_event_fd(fsio_of_object(self)));
 }
 
 static PyObject *io_port(PyObject *self, void *closure) {
     (void)closure;
-    return PyLong_FromLong(fsio_port(io_of(self)));
+    return PyLong_FromLong(fsio_port(fsio_of_object(self)));
 }
 
 static PyObject *io_root_fd(PyObject *self, void *closure) {
     (void)closure;
-    return PyLong_FromLong(fsio_root_fd(io_of(self)));
+    return PyLong_FromLong(fsio_root_fd(fsio_of_object(self)));
 }
 
 /* ── the shard ── */
@@ -454,13 +442,13 @@ static PyObject *io_root_fd(PyObject *self, void *closure) {
 static PyObject *io_serve(PyObject *self, PyObject *object) {
     struct meta *meta = meta_of_object(object);
     if (meta == NULL) return NULL;
-    if (peer_meta_new(meta, io_of(self)) == NULL) return py_failed(peer_meta_of(io_of(self)) != NULL ? EALREADY : ENOMEM);
+    if (peer_meta_new(meta, fsio_of_object(self)) == NULL) return py_failed(peer_meta_of(fsio_of_object(self)) != NULL ? EALREADY : ENOMEM);
     ((io_object *)self)->meta = Py_NewRef(object);
     Py_RETURN_NONE;
 }
 
 static PyObject *io_set_shy(PyObject *self, PyObject *shy) {
-    struct peer_meta *peer_meta = peer_meta_of(io_of(self));
+    struct peer_meta *peer_meta = peer_meta_of(fsio_of_object(self));
     int truth = PyObject_IsTrue(shy);
     if (truth < 0) return NULL;
     if (peer_meta != NULL) peer_meta_set_shy(peer_meta, truth);
@@ -468,7 +456,7 @@ static PyObject *io_set_shy(PyObject *self, PyObject *shy) {
 }
 
 static PyObject *io_questions(PyObject *self, void *closure) {
-    const struct peer_meta *peer_meta = peer_meta_of(io_of(self));
+    const struct peer_meta *peer_meta = peer_meta_of(fsio_of_object(self));
     (void)closure;
     return Py_BuildValue("(KK)", peer_meta == NULL ? 0ULL : (ull)peer_meta_asked(peer_meta),
                          peer_meta == NULL ? 0ULL : (ull)peer_meta_served(peer_meta));
@@ -572,7 +560,5 @@ static PyType_Spec io_spec = {
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = io_slots,
 };
-
-struct fsio *fsio_of_object(PyObject *object) { return ((io_object *)object)->io; }
 
 int add_fsio(PyObject *module) { return py_add_type(module, &io_spec) < 0 ? -1 : py_add_type(module, &fsio_handle_spec); }

@@ -5,7 +5,14 @@
 #include "data/fsio.h"
 #include "py_common.h"
 
-struct fsio *fsio_of_object(PyObject *io); /* borrowed from an amfs._native.Io: keep a reference to that */
+typedef struct {
+    PyObject ob_base;
+    struct fsio *io;
+    PyObject *meta; /* that others may ask directly; NULL: none */
+} io_object;
+
+/* Borrowed from an amfs._native.Io: keep a reference to that. */
+static inline struct fsio *fsio_of_object(PyObject *io) { return ((io_object *)io)->io; }
 
 /* What the files of Io share. */
 PyObject *fsio_list_parts_object(PyObject *io, PyObject *unused);
@@ -26,8 +33,8 @@ PyObject *fsio_spill_above_object(PyObject *io, PyObject *args);
 PyObject *fsio_spill_object(PyObject *io, PyObject *ino);
 PyObject *fsio_spilled_object(PyObject *io, void *closure);
 PyObject *fsio_usage_object(PyObject *io, PyObject *unused);
+PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime);
 extern PyType_Spec fsio_handle_spec;
 PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle); /* takes the handle over, also when it fails */
-PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime);
 
 #endif

@@ -4,6 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime) {
+    if (error != 0) return py_failed(error);
+    return Py_BuildValue("(KKLLL)", (ull)size, (ull)blocks, (long long)atime, (long long)mtime, (long long)ctime);
+}
+
 typedef struct {
     PyObject ob_base;
     PyObject *owner; /* the Io: lives as long as its handles */

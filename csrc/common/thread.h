@@ -1,12 +1,12 @@
-/* Threads that leave signals to the program, and the clock for their time-outs. */
+/* Threads that leave signals to the program. */
 #ifndef AMFS_THREAD_H
 #define AMFS_THREAD_H
 
+#include "common/clock.h"
+
 #include <pthread.h>
-#include <stdint.h>
 
 /* With all signals blocked: a write to a closed socket must give EPIPE, and no handler of the program may run there. 0 or errno. */
 int new_thread(pthread_t *thread, void *(*body)(void *), void *argument);
-int64_t now_ms(void); /* monotonic */
 
 #endif

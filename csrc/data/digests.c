@@ -67,8 +67,6 @@ static pthread_t thread;
 
 static uint64_t hash_of(struct digests_key key) { return (key.number ^ key.space << 32) * 0x9E3779B97F4A7C15u; }
 
-static int64_t ns_of(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
-
 struct digests_key digests_key_of(const struct stat *found) {
     return (struct digests_key){(uint64_t)found->st_dev, (uint64_t)found->st_ino};
 }

@@ -202,11 +202,9 @@ int fsio_whole_open(struct fsio *io, uint64_t ino, enum part_use use, bool *spil
     return open_part(io, ino, FSIO_WHOLE, use, spilled);
 }
 
-static int64_t nanoseconds(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
-
 void fsio_to_stat(const struct stat *found, struct data_stat *stat) {
-    *stat = (struct data_stat){(uint64_t)found->st_size, (uint64_t)found->st_blocks, nanoseconds(found->st_atim),
-                               nanoseconds(found->st_mtim), nanoseconds(found->st_ctim)};
+    *stat = (struct data_stat){(uint64_t)found->st_size, (uint64_t)found->st_blocks, ns_of(found->st_atim), ns_of(found->st_mtim),
+                               ns_of(found->st_ctim)};
 }
 
 int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime,

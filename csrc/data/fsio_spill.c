@@ -56,8 +56,6 @@ void fsio_press_ended(struct fsio *io, uint64_t freed) {
 
 /* ── files in the spill directory ── */
 
-static int64_t ns_of(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
-
 struct removal {
     struct fsio *io;
     char name[FSIO_TARGET_BYTES];

@@ -8,11 +8,8 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { UNTOLD_MS = 10 };
@@ -81,123 +78,6 @@ static void node_put(struct node *node) {
     pthread_mutex_destroy(&node->mounts_lock);
     pthread_cond_destroy(&node->unawaited);
     free(node);
-}
-
-/* ── time ── */
-
-int64_t fuse_monotonic_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return span(now);
-}
-
-int64_t fuse_exact_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return span(now);
-}
-
-int64_t fuse_now_of(struct node *node) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME_COARSE, &now);
-    int64_t floor = atomic_load_explicit(&node->floor, memory_order_relaxed);
-    return span(now) > floor ? span(now) : floor;
-}
-
-/* tmpfs stamps a file that somebody has looked at with a finer clock than ours: what comes after it must not seem to come before it. */
-void fuse_seen_time(struct node *node, int64_t time) {
-    struct timespec now;
-    int64_t floor = atomic_load_explicit(&node->floor, memory_order_relaxed);
-    if (time <= floor) return;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (time > span(now)) return; /* somebody set it */
-    while (time > floor && !atomic_compare_exchange_weak(&node->floor, &floor, time)) {}
-}
-
-int64_t fuse_exact_now_of(struct node *node) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    fuse_seen_time(node, span(now));
-    return fuse_now_of(node);
-}
-
-/* ── answers ── */
-
-/* The header comes before the parts. 0 or an errno. */
-static int write_answer(const struct amfs_fuse *mount, const struct iovec *parts, int count) {
-    for (;;) {
-        if (writev(mount->fd, parts, count) >= 0) return 0;
-        if (errno == EAGAIN && mount->socket) {
-            struct pollfd wait = {.fd = mount->fd, .events = POLLOUT};
-            if (poll(&wait, 1, 1000) != 1) return EIO;
-        } else if (errno != EINTR) {
-            return errno;
-        }
-    }
-}
-
-/* An answer that waits until the backup of what was changed knows it. */
-struct held_answer {
-    struct peer_meta_held held;
-    struct amfs_fuse *mount;
-    uint64_t created; /* open, if somebody still waits for the answer */
-    size_t size;
-    _Alignas(8) char bytes[];
-};
-
-static _Thread_local struct {
-    bool changes; /* the request that is being served: names, or attributes */
-    uint64_t created;
-} serving;
-
-static void give_held(struct peer_meta_held *held, int unknown) {
-    struct held_answer *answer = (struct held_answer *)(void *)((char *)held - offsetof(struct held_answer, held));
-    struct wire_out *header = (void *)answer->bytes;
-    if (unknown != 0) {
-        *header = (struct wire_out){.length = sizeof *header, .error = -unknown, .unique = header->unique};
-        answer->size = sizeof *header;
-    }
-    int error = write_answer(answer->mount, &(struct iovec){answer->bytes, answer->size}, 1);
-    if ((error == ENOENT || unknown != 0) && answer->created != 0) fuse_files_close(answer->mount, answer->created, 0, true, false);
-    free(answer);
-}
-
-/* -1: it waits. 0: it can be given at once; EIO: nobody knows whether it is so. */
-static int hold_answer(struct amfs_fuse *mount, const struct wire_out *header, const void *data, size_t size) {
-    uint64_t ticket = serving.changes ? meta_take_ticket() : 0;
-    struct peer_meta *peer_meta = ticket == 0 ? NULL : peer_meta_of(mount->node->io);
-    if (peer_meta == NULL) return 0;
-    peer_meta_send_backups(peer_meta);
-    struct held_answer *answer = malloc(sizeof *answer + header->length);
-    if (answer == NULL) return peer_meta_await_backups(peer_meta, ticket) ? 0 : EIO;
-    *answer = (struct held_answer){
-        .held = {.ticket = ticket, .owner = mount, .ready = give_held}, .mount = mount, .created = serving.created, .size = header->length};
-    memcpy(answer->bytes, header, sizeof *header);
-    if (size > 0) memcpy(answer->bytes + sizeof *header, data, size);
-    if (peer_meta_hold(peer_meta, &answer->held)) return -1;
-    free(answer);
-    return 0;
-}
-
-int fuse_answer(struct amfs_fuse *mount, uint64_t unique, int error, const void *data, size_t size) {
-    struct wire_out header = {.length = (uint32_t)(sizeof header + size), .error = -error, .unique = unique};
-    struct iovec parts[2] = {{&header, sizeof header}, {(void *)(uintptr_t)data, size}};
-    int unknown = hold_answer(mount, &header, data, size);
-    if (unknown < 0) return 0;
-    if (unknown != 0) header = (struct wire_out){.length = sizeof header, .error = -unknown, .unique = unique};
-    return write_answer(mount, parts, size != 0 && unknown == 0 ? 2 : 1);
-}
-
-int fuse_give_parts(const struct call *call, const struct iovec *parts, int count, size_t size) {
-    struct wire_out header = {.length = (uint32_t)(sizeof header + size), .unique = call->in->unique};
-    struct iovec all[1 + FSIO_LENT_MAX] = {{&header, sizeof header}};
-    memcpy(all + 1, parts, (size_t)count * sizeof *parts);
-    return write_answer(call->mount, all, 1 + count);
-}
-
-void fuse_wake_loop(struct amfs_fuse *mount) {
-    uint64_t one = 1;
-    if (write(mount->event_fd, &one, sizeof one) < 0) return; /* it is full: then it is readable */
 }
 
 /* ── the greeting ── */
@@ -376,7 +256,7 @@ static void tell_backups(struct amfs_fuse *mount, bool worker) {
     if (peer_meta != NULL) peer_meta_send_backups(peer_meta);
 }
 
-void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits) {
+static void serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits) {
     struct wire_in *in = (void *)bytes;
     if (size < sizeof *in || in->length != size) return; /* the kernel never does this: there is nobody to answer */
     size_t extensions = (size_t)in->extensions * 8;
@@ -388,28 +268,15 @@ void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t sinc
     atomic_fetch_add_explicit(&mount->requests, 1, memory_order_relaxed);
     if (in->opcode != WIRE_INIT && !atomic_load_explicit(&mount->started, memory_order_relaxed)) handler = NULL;
     if (mount->options.tasks && handler != NULL && !fuse_tasks_admit(&call)) return;
-    serving.changes = changes_names(in->opcode);
+    fuse_answers_to(changes_names(in->opcode));
     meta_take_ticket();
     struct watch_entry watched = amfs_watch_begin(opcode_names[in->opcode < WIRE_OPCODES ? in->opcode : 0], in->ino);
     (handler != NULL ? handler : do_unknown)(&call);
     amfs_watch_end(watched);
-    serving.changes = false;
-    serving.created = 0;
+    fuse_answers_to(false);
     if (meta_take_ticket() == 0) return; /* nothing was changed, or its answer waits already */
     if (!waits && mount->untold_ms == 0) mount->untold_ms = now_ms();
     if (waits || now_ms() - mount->untold_ms >= UNTOLD_MS) tell_backups(mount, waits);
-}
-
-void fuse_backups_early(const struct amfs_fuse *mount) {
-    struct peer_meta *peer_meta = is_alone(mount->node) ? NULL : peer_meta_of(mount->node->io);
-    if (peer_meta != NULL) peer_meta_send_backups(peer_meta);
-}
-
-void fuse_created(uint64_t ino) { serving.created = ino; }
-
-bool fuse_requests_wait(const struct amfs_fuse *mount) {
-    struct pollfd requests = {.fd = mount->fd, .events = POLLIN};
-    return poll(&requests, 1, 0) == 1;
 }
 
 /* False: it is time to end. */
@@ -430,7 +297,7 @@ static void *read_requests(void *argument) {
         ssize_t got = read(mount->fd, mount->inbox->bytes, MESSAGE_BYTES);
         if (got > 0) {
             mount->inbox->size = (size_t)got;
-            fuse_serve(mount, mount->inbox->bytes, (size_t)got, since, mount->outbox, false);
+            serve(mount, mount->inbox->bytes, (size_t)got, since, mount->outbox, false);
         } else if (got < 0 && errno == EAGAIN) {
             if (!wait_for_request(mount)) break;
         } else if (got == 0 || (errno != EINTR && errno != ENOENT)) {
@@ -444,6 +311,11 @@ static void *read_requests(void *argument) {
 
 /* ── life ── */
 
+/* It is open, and nobody waits for it any more. */
+static void close_in_vain(struct amfs_fuse *mount, uint64_t ino) { fuse_files_close(mount, ino, 0, true, false); }
+
+static const struct fuse_above above = {serve, close_in_vain, peer_meta_begin};
+
 struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int32_t id, const struct amfs_fuse_options *options,
                                 char *error, size_t error_size) {
     struct amfs_fuse *mount = calloc(1, sizeof *mount);
@@ -454,6 +326,7 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
         snprintf(error, error_size, "%s", what);
         return NULL;
     }
+    mount->above = &above;
     mount->fd = fd;
     mount->options = *options;
     mount->queue_tail = &mount->queue;

@@ -5,23 +5,13 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-static uint64_t seconds_of(int64_t time, uint32_t *ns) {
-    int64_t seconds = time / 1000000000, rest = time % 1000000000;
-    if (rest < 0) {
-        rest += 1000000000;
-        seconds--;
-    }
-    *ns = (uint32_t)rest;
-    return (uint64_t)seconds;
-}
-
 static void put_attr(struct wire_attr *to, const struct meta_attr *from) {
     to->ino = from->ino;
     to->size = from->size;
     to->blocks = from->blocks;
-    to->atime = seconds_of(from->atime, &to->atime_ns);
-    to->mtime = seconds_of(from->mtime, &to->mtime_ns);
-    to->ctime = seconds_of(from->ctime, &to->ctime_ns);
+    to->atime = fuse_seconds_of(from->atime, &to->atime_ns);
+    to->mtime = fuse_seconds_of(from->mtime, &to->mtime_ns);
+    to->ctime = fuse_seconds_of(from->ctime, &to->ctime_ns);
     to->mode = from->mode;
     to->nlink = from->nlink;
     to->uid = from->uid;
@@ -35,8 +25,8 @@ bool fuse_put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_o
     bool counts = S_ISREG(attr->mode) || S_ISDIR(attr->mode);
     to->ino = counts ? fuse_inode_looked_up(mount, attr, since, &cache) : attr->ino;
     to->generation = 0;
-    to->entry_s = seconds_of(mount->options.entry_ns, &to->entry_ns);
-    to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
+    to->entry_s = fuse_seconds_of(mount->options.entry_ns, &to->entry_ns);
+    to->attr_s = cache ? fuse_seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
     if (mount->options.tasks && attr->pending != 0) to->entry_s = to->entry_ns = 0;
     put_attr(&to->attr, attr);
@@ -45,7 +35,7 @@ bool fuse_put_entry(struct amfs_fuse *mount, uint64_t since, struct wire_entry_o
 
 void fuse_put_attr_out(struct amfs_fuse *mount, uint64_t since, struct wire_attr_out *to, const struct meta_attr *attr, bool cache) {
     cache = fuse_inode_asked(mount, attr, since, cache);
-    to->attr_s = cache ? seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
+    to->attr_s = cache ? fuse_seconds_of(mount->options.attr_ns, &to->attr_ns) : 0;
     if (!cache) to->attr_ns = 0;
     to->padding = 0;
     put_attr(&to->attr, attr);
@@ -110,27 +100,6 @@ void fuse_do_getattr(struct call *call) {
 }
 
 /* ── changing attributes ── */
-
-/* The part of a file here has the same times as the record: what is written later starts from them. Looked at before and after, the part is stamped by
- * the kernel's finest clock: its change comes after whatever was written before, and before whatever is written later. */
-int64_t fuse_stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
-    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
-    struct stat looked;
-    uint32_t ns;
-    char path[64];
-    if (mask & META_SET_ATIME) {
-        times[0].tv_sec = (time_t)seconds_of(attr->atime, &ns);
-        times[0].tv_nsec = ns;
-    }
-    if (mask & META_SET_MTIME) {
-        times[1].tv_sec = (time_t)seconds_of(attr->mtime, &ns);
-        times[1].tv_nsec = ns;
-    }
-    bool stamped = fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) == 0 && fstatat(node->root, path, &looked, 0) == 0 &&
-                   utimensat(node->root, path, times, 0) == 0 &&
-                   fstatat(node->root, path, &looked, 0) == 0; /* where it lies, if it is spilled */
-    return stamped ? span(looked.st_ctim) : 0;
-}
 
 static int64_t stamp_part(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
     int64_t stamped = fuse_stamp_whole(node, ino, mask, attr);

@@ -66,7 +66,7 @@ bool fuse_removed_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, cons
     return removed != NULL;
 }
 
-static void removed_forget(struct amfs_fuse *mount, uint64_t ino) {
+void fuse_removed_forget(struct amfs_fuse *mount, uint64_t ino) {
     if (atomic_load(&mount->removed_count) == 0) return;
     pthread_mutex_lock(&mount->inodes_lock);
     struct removed_inode **at = removed_place(mount, ino), *removed = *at;
@@ -80,7 +80,7 @@ static void removed_forget(struct amfs_fuse *mount, uint64_t ino) {
 
 /* ── the table ── */
 
-static struct kernel_inode **place(const struct amfs_fuse *mount, uint64_t ino) {
+struct kernel_inode **fuse_inode_place(const struct amfs_fuse *mount, uint64_t ino) {
     struct kernel_inode **at = &mount->inodes[mixed(ino) & (mount->inode_buckets - 1)];
     while (*at != NULL && (*at)->ino != ino) at = &(*at)->next;
     return at;
@@ -106,7 +106,7 @@ static void grow(struct amfs_fuse *mount) {
 
 static struct kernel_inode *add(struct amfs_fuse *mount, uint64_t ino) {
     if (mount->inode_count > mount->inode_buckets) grow(mount);
-    struct kernel_inode **at = place(mount, ino), *inode = *at;
+    struct kernel_inode **at = fuse_inode_place(mount, ino), *inode = *at;
     if (inode != NULL) return inode;
     inode = mount->spare_inodes;
     if (inode != NULL) mount->spare_inodes = inode->next;
@@ -148,7 +148,7 @@ uint64_t fuse_inode_looked_up(struct amfs_fuse *mount, const struct meta_attr *a
 bool fuse_inode_asked(struct amfs_fuse *mount, const struct meta_attr *attr, uint64_t since, bool cache) {
     if (!S_ISREG(attr->mode) && !S_ISDIR(attr->mode)) return cache;
     pthread_mutex_lock(&mount->inodes_lock);
-    struct kernel_inode *inode = *place(mount, attr->ino);
+    struct kernel_inode *inode = *fuse_inode_place(mount, attr->ino);
     if (inode != NULL) cache = may_keep(inode, attr, since, cache);
     pthread_mutex_unlock(&mount->inodes_lock);
     return cache;
@@ -156,14 +156,14 @@ bool fuse_inode_asked(struct amfs_fuse *mount, const struct meta_attr *attr, uin
 
 void fuse_inode_paged(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->inodes_lock);
-    struct kernel_inode *inode = *place(mount, ino);
+    struct kernel_inode *inode = *fuse_inode_place(mount, ino);
     if (inode != NULL) inode->paged = true;
     pthread_mutex_unlock(&mount->inodes_lock);
 }
 
 bool fuse_inode_has_pages(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->inodes_lock);
-    const struct kernel_inode *inode = *place(mount, ino);
+    const struct kernel_inode *inode = *fuse_inode_place(mount, ino);
     bool paged = inode != NULL && inode->paged;
     pthread_mutex_unlock(&mount->inodes_lock);
     return paged;
@@ -174,7 +174,7 @@ bool fuse_inode_has_pages(struct amfs_fuse *mount, uint64_t ino) {
 bool fuse_inode_changed(struct amfs_fuse *mount, uint64_t ino, bool data) {
     bool tells = true;
     pthread_mutex_lock(&mount->inodes_lock);
-    struct kernel_inode *inode = *place(mount, ino);
+    struct kernel_inode *inode = *fuse_inode_place(mount, ino);
     if (inode != NULL) {
         tells = inode->timed || (data && inode->paged);
         if (!tells) inode->changed = atomic_fetch_add(&mount->changes, 1) + 1;
@@ -197,7 +197,7 @@ size_t fuse_inodes_remembered(struct amfs_fuse *mount, uint64_t **inos) {
 
 bool fuse_inode_is_known(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->inodes_lock);
-    bool known = *place(mount, ino) != NULL;
+    bool known = *fuse_inode_place(mount, ino) != NULL;
     pthread_mutex_unlock(&mount->inodes_lock);
     return known;
 }
@@ -206,7 +206,7 @@ bool fuse_inode_is_known(struct amfs_fuse *mount, uint64_t ino) {
 
 uint8_t fuse_inode_edition(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->inodes_lock);
-    const struct kernel_inode *inode = *place(mount, ino);
+    const struct kernel_inode *inode = *fuse_inode_place(mount, ino);
     uint8_t edition = inode == NULL ? 0 : inode->edition;
     pthread_mutex_unlock(&mount->inodes_lock);
     return edition;
@@ -214,7 +214,7 @@ uint8_t fuse_inode_edition(struct amfs_fuse *mount, uint64_t ino) {
 
 void fuse_inode_next_edition(struct amfs_fuse *mount, uint64_t ino, uint8_t edition) {
     pthread_mutex_lock(&mount->inodes_lock);
-    struct kernel_inode *inode = *place(mount, ino);
+    struct kernel_inode *inode = *fuse_inode_place(mount, ino);
     if (inode != NULL && inode->edition == edition) { /* after the last comes the first: long forgotten, in all likelihood */
         inode->edition = (uint8_t)((edition + 1u) % EDITIONS);
         inode->all_editions = inode->all_editions || inode->edition == 0;
@@ -224,7 +224,7 @@ void fuse_inode_next_edition(struct amfs_fuse *mount, uint64_t ino, uint8_t edit
 
 unsigned fuse_inode_last_edition(struct amfs_fuse *mount, uint64_t ino) {
     pthread_mutex_lock(&mount->inodes_lock);
-    const struct kernel_inode *inode = *place(mount, ino);
+    const struct kernel_inode *inode = *fuse_inode_place(mount, ino);
     unsigned last = inode == NULL ? 0 : inode->all_editions ? EDITIONS - 1 : inode->edition;
     pthread_mutex_unlock(&mount->inodes_lock);
     return last;
@@ -232,27 +232,13 @@ unsigned fuse_inode_last_edition(struct amfs_fuse *mount, uint64_t ino) {
 
 /* ── files whose last name goes ── */
 
-void fuse_inode_hold(struct amfs_fuse *mount, uint64_t ino) {
-    struct meta_attr attr;
-    pthread_mutex_lock(&mount->inodes_lock);
-    const struct kernel_inode *inode = *place(mount, ino);
-    bool wanted = inode != NULL && !inode->held;
-    pthread_mutex_unlock(&mount->inodes_lock); /* its owner may hold meta's lock while it counts a lookup: not the other way round */
-    if (!wanted || meta_open_here(mount->node->meta, ino, false, &attr) != 0) return;
-    pthread_mutex_lock(&mount->inodes_lock);
-    struct kernel_inode *still = *place(mount, ino);
-    if (still != NULL) still->held = true;
-    pthread_mutex_unlock(&mount->inodes_lock);
-    if (still == NULL) fuse_forget_unused(mount, ino);
-}
-
 bool fuse_inodes_keep(struct node *node, uint64_t ino) {
     bool kept = false;
     pthread_mutex_lock(&node->mounts_lock);
     for (struct amfs_fuse *mount = node->mounts; mount != NULL; mount = mount->next) {
         if (!atomic_load(&mount->no_open)) continue;
         pthread_mutex_lock(&mount->inodes_lock);
-        struct kernel_inode *inode = *place(mount, ino);
+        struct kernel_inode *inode = *fuse_inode_place(mount, ino);
         if (inode != NULL) inode->held = kept = true;
         pthread_mutex_unlock(&mount->inodes_lock);
     }
@@ -265,58 +251,10 @@ bool fuse_inodes_held(struct node *node, uint64_t ino) {
     pthread_mutex_lock(&node->mounts_lock);
     for (struct amfs_fuse *mount = node->mounts; mount != NULL && !held; mount = mount->next) {
         pthread_mutex_lock(&mount->inodes_lock);
-        const struct kernel_inode *inode = *place(mount, ino);
+        const struct kernel_inode *inode = *fuse_inode_place(mount, ino);
         held = inode != NULL && inode->held;
         pthread_mutex_unlock(&mount->inodes_lock);
     }
     pthread_mutex_unlock(&node->mounts_lock);
     return held;
-}
-
-/* ── forgetting ── */
-
-static void forget(struct amfs_fuse *mount, uint64_t ino, uint64_t lookups) {
-    bool held = false, away = false;
-    removed_forget(mount, ino);
-    pthread_mutex_lock(&mount->inodes_lock);
-    struct kernel_inode **at = place(mount, ino), *inode = *at;
-    if (inode != NULL) {
-        inode->lookups = inode->lookups > lookups ? inode->lookups - lookups : 0;
-        if ((away = inode->lookups == 0)) {
-            *at = inode->next;
-            held = inode->held;
-            inode->next = mount->spare_inodes;
-            mount->spare_inodes = inode;
-            mount->inode_count--;
-        }
-    }
-    pthread_mutex_unlock(&mount->inodes_lock);
-    if (away && atomic_load(&mount->no_open)) fuse_files_forget(mount, ino);
-    if (held) fuse_forget_unused(mount, ino);
-}
-
-/* The kernel is gone: so are its claims. */
-void fuse_inodes_end(struct amfs_fuse *mount) {
-    for (size_t i = 0; i < REMOVED_BUCKETS; i++)
-        while (mount->removed[i] != NULL) removed_forget(mount, mount->removed[i]->attr.ino);
-    for (size_t i = 0; mount->inodes != NULL && i < mount->inode_buckets; i++) {
-        while (mount->inodes[i] != NULL) {
-            struct kernel_inode *inode = mount->inodes[i];
-            forget(mount, inode->ino, inode->lookups);
-        }
-    }
-}
-
-void fuse_do_forget(struct call *call) { /* nothing is answered to this request */
-    struct amfs_fuse *mount = call->mount;
-    if (call->in->opcode == WIRE_FORGET) {
-        const struct wire_forget_in *in = (const void *)call->body;
-        if (call->size >= sizeof *in) forget(mount, call->in->ino, in->lookups);
-        return;
-    }
-    const struct wire_batch_forget_in *in = (const void *)call->body;
-    if (call->size < sizeof *in) return;
-    const struct wire_forget_one *one = (const void *)(in + 1);
-    size_t count = (call->size - sizeof *in) / sizeof *one;
-    for (size_t i = 0; i < count && i < in->count; i++) forget(mount, fuse_plain_ino(one[i].ino), one[i].lookups);
 }

@@ -1,6 +1,10 @@
-/* What the files of a mount share. fuse.c: life, loop, greeting. fuse_names.c: names. fuse_attrs.c: attributes. fuse_files.c: open files. fuse_data.c: their
- * bytes, workers. fuse_splice.c: bytes that pass through no buffer. fuse_tasks.c: blind tasks. fuse_list.c: directories. fuse_slow.c: what the poll loop answers.
- * fuse_notify.c: what the kernel must forget. fuse_closing.c: opening and closing.
+/* What the files of a mount share, in floors; each calls only those before it.
+ *   fuse_mount.c, fuse_splice.c, fuse_tasks.c, fuse_small.c, fuse_inodes.c (what the kernel knows), fuse_answer.c (times, answers)
+ *   fuse_work.c (workers), fuse_leaving.c (files being closed), fuse_slow.c (the queue to the poll loop), fuse_notify.c (what the kernel must forget)
+ *   fuse_tell_shard.c (what other shards are told), fuse_files.c (the table of open files), fuse_release.c (closing), fuse_opening.c (opening)
+ *   fuse_tellers.c (threads that tell the kernel), fuse_forget.c, fuse_suid.c
+ *   requests: fuse_attrs.c, fuse_names.c, fuse_list.c, fuse_xattr.c, fuse_closing.c (open, release), fuse_data.c
+ *   fuse_reply.c (answers of the poll loop), fuse_peer.c (asking other shards), fuse.c (life, loop, greeting)
  *
  * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
  * node->lock: with it held nobody waits for another node, for the gate of a file in fsio, or for the poll loop. */
@@ -146,8 +150,16 @@ struct teller {
     bool runs;
 };
 
+/* What lower files have the higher ones do, given at the beginning. */
+struct fuse_above {
+    void (*serve)(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits); /* by a worker */
+    void (*in_vain)(struct amfs_fuse *mount, uint64_t ino); /* it was made and opened, and nobody waits for the answer */
+    bool (*ask)(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* peer_meta_begin */
+};
+
 struct amfs_fuse {
     struct amfs_fuse *next; /* of its node */
+    const struct fuse_above *above;
     struct node *node;
     int fd, event_fd, wake_fd;
     struct amfs_fuse_options options;
@@ -207,10 +219,9 @@ struct call {
 };
 static inline uint8_t edition_of(const struct call *call) { return (uint8_t)call->in->edition; }
 
-static inline int64_t span(struct timespec time) { return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec; }
 static inline bool is_alone(const struct node *node) { return atomic_load_explicit(&node->alone, memory_order_relaxed); }
 
-/* fuse.c */
+/* fuse_answer.c */
 int64_t fuse_now_of(struct node *node); /* for records: as the kernel stamps files, never backwards */
 int64_t fuse_exact_now_of(struct node *node); /* later than whatever was written before, and nothing later is given before it */
 void fuse_seen_time(struct node *node, int64_t time);
@@ -226,7 +237,6 @@ static inline int give(const struct call *call, const void *data, size_t size) {
 void fuse_created(uint64_t ino); /* by the request that is being served: closed again if nobody waits for its answer any more */
 void fuse_backups_early(const struct amfs_fuse *mount); /* a change is told at once whose answer will wait for that */
 void fuse_wake_loop(struct amfs_fuse *mount);
-void fuse_serve(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits);
 
 /* fuse_attrs.c */
 enum { BLOCK_BYTES = 4096, WAIT = -1 /* instead of an errno: a worker has to do it */ };
@@ -266,7 +276,7 @@ void fuse_suid_written(const struct call *call); /* before who wrote is answered
 void fuse_do_xattr(struct call *call);
 size_t fuse_hide_trusted(char *names, size_t size); /* those in "trusted." are root's business. Returns the size of what is left */
 
-/* fuse_inodes.c: what the kernel knows, and what it may still use although its name is gone */
+/* fuse_inodes.c, fuse_forget.c: what the kernel knows, and what it may still use although its name is gone */
 void fuse_removed_add(struct amfs_fuse *mount, const struct meta_attr *attr);
 bool fuse_removed_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now,
                       struct meta_attr *done);
@@ -292,7 +302,7 @@ uint8_t fuse_inode_edition(struct amfs_fuse *mount, uint64_t ino); /* that is gi
 void fuse_inode_next_edition(struct amfs_fuse *mount, uint64_t ino, uint8_t edition); /* no more that one */
 unsigned fuse_inode_last_edition(struct amfs_fuse *mount, uint64_t ino); /* 0: there is one only */
 
-/* fuse_files.c */
+/* fuse_files.c, fuse_opening.c, fuse_release.c */
 struct opening {
     uint64_t ino;
     uint8_t edition;
@@ -422,7 +432,7 @@ bool fuse_list_add(struct fuse_listing *listing, const char *name, size_t length
 bool fuse_list_dots(struct fuse_listing *listing, uint64_t dir, uint64_t offset); /* "." and ".." */
 enum { DOTS = 2 }; /* an offset of the kernel is a cursor and these */
 
-/* fuse_slow.c */
+/* fuse_slow.c, fuse_reply.c */
 struct amfs_fuse_request *fuse_slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value,
                                         size_t value_length);
 void fuse_slow_add(struct amfs_fuse *mount,
@@ -446,5 +456,41 @@ void fuse_notify_others(struct amfs_fuse *mount, uint64_t ino, bool data);
 void fuse_notify_editions(struct amfs_fuse *mount,
                           uint64_t ino); /* the kernel changes one of them: of the others it forgets the attributes */
 void fuse_notify_others_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
+
+/* fuse_slow.c */
+struct amfs_fuse_request *fuse_slow_claim(struct amfs_fuse *mount, uint64_t unique);
+struct amfs_fuse_request **fuse_slow_pending_at(struct amfs_fuse *mount, uint64_t unique);
+
+/* fuse_files.c */
+bool fuse_view_has_old(struct node *node, const struct view *view, const struct opening *opening);
+void fuse_files_count(struct node *node, struct file *file, struct view *view, bool writing, int by);
+void fuse_files_drop(struct node *node, struct file *file);
+void fuse_view_drop(struct node *node, struct file *file, struct view *view);
+void fuse_view_give_back(struct amfs_fuse *mount, struct view *view);
+struct view *fuse_view_implicit(const struct file *file, const struct amfs_fuse *mount);
+bool fuse_view_is_unused(const struct view *view);
+enum fsio_kind fuse_view_kind(const struct view *view);
+struct file *fuse_files_add(struct node *node, uint64_t ino);
+struct view *fuse_view_add(struct file *file, struct amfs_fuse *mount, uint8_t edition);
+
+/* fuse_answer.c */
+uint64_t fuse_seconds_of(int64_t time, uint32_t *ns);
+
+/* fuse_tell_shard.c */
+int32_t fuse_owner_of(const struct node *node, uint64_t ino);
+
+/* fuse_inodes.c */
+struct kernel_inode **fuse_inode_place(const struct amfs_fuse *mount, uint64_t ino);
+void fuse_removed_forget(struct amfs_fuse *mount, uint64_t ino);
+
+/* fuse_notify.c */
+uint64_t fuse_notice_add(struct amfs_fuse *mount, struct notice said, const char *name);
+void fuse_notice_carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice, bool done);
+bool fuse_notice_carry_out(struct amfs_fuse *mount, const struct notice *notice, bool left);
+struct timespec fuse_notice_in_ms(long milliseconds);
+
+/* fuse_answer.c */
+void fuse_answers_to(bool changes); /* the next request: does it change what somebody relies on when it is answered? */
+enum { LATER_MS = 2 }; /* news that could not be told yet */
 
 #endif

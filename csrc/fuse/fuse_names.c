@@ -24,10 +24,6 @@ static int give_entry(const struct call *call, const struct meta_attr *attr, boo
     return give(call, &out, sizeof out);
 }
 
-void fuse_ask_slowly(struct call *call, enum amfs_fuse_op op, const char *name, size_t length) {
-    fuse_slow_add(call->mount, fuse_slow_new(call, op, name, length, NULL, 0));
-}
-
 /* Look a name up here. As attr_of. */
 static int lookup(struct node *node, uint64_t dir, const char *name, size_t length, struct meta_attr *attr, bool *cache, bool waiting) {
     uint64_t ino, parent;
@@ -88,13 +84,6 @@ void fuse_do_readlink(struct call *call) {
 }
 
 /* ── making ── */
-
-void fuse_touch(struct amfs_fuse *mount, uint64_t dir) {
-    int64_t now = fuse_exact_now_of(mount->node); /* times of it may have been set just before, by the exact clock */
-    if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0 && !peer_meta_touch(mount, dir, now))
-        fuse_slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
-    fuse_notify_others(mount, dir, false);
-}
 
 struct making {
     enum amfs_fuse_op op;

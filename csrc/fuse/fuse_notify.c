@@ -15,11 +15,8 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
-    SWEEP_MS = 125,
-    LATER_MS = 2,
     PATIENCE_MS = 50,
     PAGES_MS = 2000, /* a read that takes longer than that keeps the pages that it waits for */
 };
@@ -51,24 +48,7 @@ static bool tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
     return told >= 0 || errno != ENOENT;
 }
 
-static bool may_tell(struct amfs_fuse *mount, const struct notice *notice) {
-    if (notice->not_before_ns != 0 && fuse_exact_ns() < notice->not_before_ns) return false;
-    return notice->code != NOTIFY_INVAL_ENTRY || !fuse_slow_busy(mount, notice->ino);
-}
-
-/* The first that can be told now, taken out of the queue and put among those under way. With the lock held. */
-static struct notice *next_notice(struct amfs_fuse *mount, struct fuse_lane *lane) {
-    struct notice **at = &lane->queue, *notice;
-    while ((notice = *at) != NULL && !may_tell(mount, notice)) at = &notice->next;
-    if (notice == NULL) return NULL;
-    *at = notice->next;
-    if (lane->tail == &notice->next) lane->tail = at;
-    notice->next = lane->telling;
-    lane->telling = notice;
-    return notice;
-}
-
-static struct timespec in_ms(long milliseconds) {
+struct timespec fuse_notice_in_ms(long milliseconds) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += milliseconds % 1000 * 1000000;
@@ -90,8 +70,7 @@ static bool on_its_way(struct amfs_fuse *mount, uint64_t ino) {
 }
 
 /* False: not yet. */
-static bool carry_out(struct amfs_fuse *mount, const struct notice *notice) {
-    bool left = !notice->leaves || fuse_files_forget(mount, notice->ino); /* what is being read is read from what was there before */
+bool fuse_notice_carry_out(struct amfs_fuse *mount, const struct notice *notice, bool left) {
     bool told = notice->code == NOTIFY_EPOCH ? tell_kernel(mount, notice, 0) : tell_all_editions(mount, notice);
     return notice->code != NOTIFY_INVAL_INODE || (left && (told || !on_its_way(mount, notice->ino)));
 }
@@ -104,7 +83,7 @@ static void put_last(struct fuse_lane *lane, struct notice *notice) {
 }
 
 /* With the lock held. */
-static void carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice, bool done) {
+void fuse_notice_carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice, bool done) {
     struct notice **at = &lane->telling;
     while (*at != notice) at = &(*at)->next;
     *at = notice->next;
@@ -118,77 +97,12 @@ static void carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, struct 
     pthread_cond_broadcast(&mount->notice_done);
 }
 
-static void *tell(void *argument) {
-    struct teller *teller = argument;
-    struct amfs_fuse *mount = teller->mount;
-    struct fuse_lane *lane = teller->lane;
-    bool looks = teller == &mount->tellers[INODES];
-    pthread_mutex_lock(&mount->notice_lock);
-    while (!atomic_load(&mount->stopping)) {
-        /* Nobody says when files are closed there, or when mappings go: look. */
-        bool sweeps = looks && (mount->options.no_open || atomic_load(&mount->mapped) > 0);
-        struct notice *notice = next_notice(mount, lane);
-        if (notice != NULL) {
-            pthread_mutex_unlock(&mount->notice_lock);
-            bool done = carry_out(mount, notice);
-            pthread_mutex_lock(&mount->notice_lock);
-            carried_out(mount, lane, notice, done);
-        } else if (lane->queue != NULL || sweeps) {
-            struct timespec until = in_ms(lane->queue != NULL || mount->newly_mapped ? LATER_MS : SWEEP_MS);
-            if (looks) mount->newly_mapped = false;
-            pthread_cond_timedwait(&lane->wake, &mount->notice_lock, &until);
-            if (sweeps && lane->queue == NULL && atomic_load(&mount->node->writing) > 0) {
-                pthread_mutex_unlock(&mount->notice_lock);
-                fuse_files_sweep(mount);
-                pthread_mutex_lock(&mount->notice_lock);
-            }
-        } else {
-            pthread_cond_wait(&lane->wake, &mount->notice_lock);
-        }
-    }
-    pthread_mutex_unlock(&mount->notice_lock);
-    return NULL;
-}
-
 /* The first look is soon: it may not be mapped at all, and the kernel about to close it. */
 void fuse_notify_mapped(struct amfs_fuse *mount, int by) {
     pthread_mutex_lock(&mount->notice_lock);
     atomic_fetch_add(&mount->mapped, by);
     mount->newly_mapped = mount->newly_mapped || by > 0;
     if (by > 0) pthread_cond_broadcast(&mount->lanes[INODES].wake);
-    pthread_mutex_unlock(&mount->notice_lock);
-}
-
-int fuse_notify_begin(struct amfs_fuse *mount) {
-    int error = 0;
-    for (int i = 0; i < TELLERS && error == 0; i++) { /* one for names, the others for inodes */
-        struct teller *teller = &mount->tellers[i];
-        *teller = (struct teller){.mount = mount, .lane = &mount->lanes[i == NAMES ? NAMES : INODES]};
-        error = new_thread(&teller->thread, tell, teller);
-        teller->runs = error == 0;
-    }
-    return error;
-}
-
-void fuse_notify_end(struct amfs_fuse *mount) {
-    pthread_mutex_lock(&mount->notice_lock);
-    for (int i = 0; i < LANES; i++) pthread_cond_broadcast(&mount->lanes[i].wake);
-    pthread_cond_broadcast(&mount->notice_done);
-    pthread_mutex_unlock(&mount->notice_lock);
-    for (int i = 0; i < TELLERS; i++) {
-        if (mount->tellers[i].runs) pthread_join(mount->tellers[i].thread, NULL);
-        mount->tellers[i].runs = false;
-    }
-    pthread_mutex_lock(&mount->notice_lock);
-    for (int i = 0; i < LANES; i++) {
-        struct fuse_lane *lane = &mount->lanes[i];
-        lane->tail = &lane->queue;
-        while (lane->queue != NULL) {
-            struct notice *notice = lane->queue;
-            lane->queue = notice->next;
-            free(notice);
-        }
-    }
     pthread_mutex_unlock(&mount->notice_lock);
 }
 
@@ -215,7 +129,7 @@ static struct notice *make(struct amfs_fuse *mount, struct notice said, const ch
     return notice;
 }
 
-static uint64_t add(struct amfs_fuse *mount, struct notice said, const char *name) {
+uint64_t fuse_notice_add(struct amfs_fuse *mount, struct notice said, const char *name) {
     struct notice *notice = make(mount, said, name);
     if (notice == NULL) return 0;
     pthread_mutex_lock(&mount->notice_lock);
@@ -250,9 +164,9 @@ static uint64_t tell_at_once(struct amfs_fuse *mount, uint64_t ino) {
     notice->next = lane->telling;
     lane->telling = notice;
     pthread_mutex_unlock(&mount->notice_lock);
-    bool done = carry_out(mount, notice);
+    bool done = fuse_notice_carry_out(mount, notice, true);
     pthread_mutex_lock(&mount->notice_lock);
-    carried_out(mount, lane, notice, done);
+    fuse_notice_carried_out(mount, lane, notice, done);
     if (!done) pthread_cond_signal(&lane->wake);
     pthread_mutex_unlock(&mount->notice_lock);
     return done ? 0 : number_on(INODES, number);
@@ -262,7 +176,7 @@ static uint64_t tell_at_once(struct amfs_fuse *mount, uint64_t ino) {
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
     if (fuse_inode_changed(mount, ino, data)) {
         if (is_directory(mount, ino)) return tell_at_once(mount, ino);
-        return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = data}, NULL);
+        return fuse_notice_add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = data}, NULL);
     }
     pthread_mutex_lock(&mount->notice_lock);
     uint64_t number = latest_of(&mount->lanes[INODES], ino);
@@ -270,30 +184,11 @@ uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool 
     return number == 0 ? 0 : number_on(INODES, number);
 }
 
-/* All that it may use without asking: nobody knows any more of what it would be told. */
-static uint64_t stale_all(struct amfs_fuse *mount) {
-    uint64_t *inos, last = 0;
-    size_t count = fuse_inodes_remembered(mount, &inos);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t number = amfs_fuse_stale(mount, inos[i]);
-        if (number != 0) last = number;
-    }
-    free(inos);
-    return last;
-}
-
-uint64_t amfs_fuse_stale(struct amfs_fuse *mount, uint64_t ino) {
-    if (ino == 0) return stale_all(mount);
-    bool may_leave = atomic_load(&mount->no_open) || atomic_load(&mount->mapped) > 0;
-    if (!may_leave || !fuse_files_implicit(mount, ino)) return amfs_fuse_invalidate_inode(mount, ino, true);
-    fuse_inode_changed(mount, ino, true);
-    return add(mount, (struct notice){.code = NOTIFY_INVAL_INODE, .ino = ino, .data = true, .leaves = true}, NULL);
-}
-
 uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
     if (dir == 0) return fuse_notify_epoch(mount);
     meta_stale(mount->node->meta, meta_name_mark(dir, name, length));
-    return length > META_NAME_MAX ? 0 : add(mount, (struct notice){.code = NOTIFY_INVAL_ENTRY, .ino = dir, .length = length}, name);
+    return length > META_NAME_MAX ? 0
+                                  : fuse_notice_add(mount, (struct notice){.code = NOTIFY_INVAL_ENTRY, .ino = dir, .length = length}, name);
 }
 
 uint64_t amfs_fuse_invalidate_entry_of(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length, uint64_t gone) {
@@ -304,7 +199,7 @@ uint64_t amfs_fuse_invalidate_entry_of(struct amfs_fuse *mount, uint64_t dir, co
 }
 
 uint64_t fuse_notify_epoch(struct amfs_fuse *mount) {
-    return has_epochs(mount) ? add(mount, (struct notice){.code = NOTIFY_EPOCH}, NULL) : 0;
+    return has_epochs(mount) ? fuse_notice_add(mount, (struct notice){.code = NOTIFY_EPOCH}, NULL) : 0;
 }
 
 static bool has(const struct notice *notices, uint64_t number) {
@@ -320,7 +215,7 @@ static bool is_done(const struct amfs_fuse *mount, const struct fuse_lane *lane,
 
 /* With the lock held. */
 static void await(struct amfs_fuse *mount, const struct fuse_lane *lane, uint64_t number, long milliseconds) {
-    struct timespec until = in_ms(milliseconds);
+    struct timespec until = fuse_notice_in_ms(milliseconds);
     while (!is_done(mount, lane, number) && pthread_cond_timedwait(&mount->notice_done, &mount->notice_lock, &until) != ETIMEDOUT) {}
 }
 
@@ -347,7 +242,7 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
     for (struct amfs_fuse *other = node->mounts; other != NULL; other = other->next) {
         if (other == mount) continue;
         if (code == NOTIFY_INVAL_INODE) amfs_fuse_invalidate_inode(other, ino, data);
-        else add(other, (struct notice){.code = code, .ino = ino, .length = length}, name);
+        else fuse_notice_add(other, (struct notice){.code = code, .ino = ino, .length = length}, name);
     }
     pthread_mutex_unlock(&node->mounts_lock);
 }

@@ -29,8 +29,6 @@ static int32_t owner_of_name(const struct node *node, uint64_t dir, const char *
     return meta_owner(node->meta, meta_name_partition(node->meta, dir, name, length));
 }
 
-static int32_t owner_of(const struct node *node, uint64_t ino) { return meta_owner(node->meta, meta_ino_partition(node->meta, ino)); }
-
 /* Is it one of those that a new file of this kind can be made by? In a directory whose files are striped it takes the poll loop. */
 static bool read_making(const struct node *node, const struct amfs_fuse_request *request, struct meta_attr *attr) {
     bool created = request->op == FUSE_OP_CREATE, symlink = request->op == FUSE_OP_SYMLINK;
@@ -99,7 +97,7 @@ static bool put_question(struct node *node, const struct amfs_fuse_request *requ
         question->name = request->name;
         question->name_length = request->name_length;
     }
-    *owner = named ? owner_of_name(node, request->ino, request->name, request->name_length) : owner_of(node, request->ino);
+    *owner = named ? owner_of_name(node, request->ino, request->name, request->name_length) : fuse_owner_of(node, request->ino);
     return *owner >= 0 && *owner != node->id;
 }
 
@@ -110,7 +108,7 @@ static bool ask_content(struct amfs_fuse *mount, uint64_t unique, uint64_t ino, 
     struct node *node = mount->node;
     struct peer_meta *peer_meta = peer_meta_of(node->io);
     struct meta_small small;
-    if (peer_meta == NULL || !meta_small(node->meta, ino, &small)) return false;
+    if (peer_meta == NULL || !meta_small_of(node->meta, ino, &small)) return false;
     struct fuse_asking *asking = malloc(sizeof *asking);
     if (asking == NULL) return false;
     *asking = (struct fuse_asking){.call = {.owner = mount, .done = answered},
@@ -301,119 +299,6 @@ static void answered(struct peer_meta_call *call, const struct peer_meta_answer 
     struct fuse_asking *asking = (struct fuse_asking *)(void *)call;
     if (!take_answer(asking, answer)) fuse_slow_again(asking->mount, asking->unique);
     free(asking);
-}
-
-/* ── what is told without anybody waiting ── */
-
-struct closing {
-    struct peer_meta_call call;
-    struct amfs_fuse *mount;
-    uint64_t ino, since;
-    bool wrote, used;
-    struct meta_attr said;
-};
-
-static void heard_closed(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
-    struct closing *closing = (struct closing *)(void *)call;
-    struct amfs_fuse *mount = closing->mount;
-    struct meta *meta = mount->node->meta;
-    const struct meta_attr *attr = &answer->attr;
-    if (answer->error == 0 && closing->wrote && attr->ino == closing->ino && attr->finished && attr->layout == META_WHOLE &&
-        attr->nlink > 0)
-        meta_cache_fresh(meta, closing->since, attr, true);
-    if (answer->error != 0 && answer->error != ENOENT) { /* ENOENT: it is gone, with all that could be said of it */
-        if (closing->wrote) fuse_slow_tell(mount, FUSE_OP_CLOSED, closing->ino, true, &closing->said);
-        if (!closing->used) fuse_slow_tell(mount, FUSE_OP_CLOSED, closing->ino, false, NULL);
-    }
-    meta_told_directly(meta, closing->ino);
-    free(closing);
-}
-
-bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said, bool used) {
-    struct node *node = mount->node;
-    struct peer_meta *peer_meta = atomic_load(&mount->stopping) ? NULL : peer_meta_of(node->io);
-    int32_t owner = owner_of(node, ino);
-    if (peer_meta == NULL || owner < 0 || owner == node->id || !meta_tell_directly(node->meta, ino)) return false;
-    struct closing *closing = malloc(sizeof *closing);
-    if (closing != NULL) {
-        *closing = (struct closing){.call = {.owner = mount, .done = heard_closed},
-                                    .mount = mount,
-                                    .ino = ino,
-                                    .since = meta_moment(node->meta),
-                                    .wrote = said != NULL,
-                                    .used = used};
-        if (said != NULL) closing->said = *said;
-        struct peer_meta_question question = {.op = PEER_META_CLOSED, .flags = used ? PEER_META_USED : 0, .ino = ino, .attr = said};
-        if (peer_meta_ask(peer_meta, owner, &question, &closing->call) == 0) return true;
-    }
-    free(closing);
-    meta_told_directly(node->meta, ino);
-    return false;
-}
-
-/* Changes of a directory's entries while its home has not answered the last word of them are told together. */
-struct touching {
-    struct peer_meta_call call;
-    struct amfs_fuse *mount;
-    int slot;
-};
-
-static void heard_touched(struct peer_meta_call *call, const struct peer_meta_answer *answer);
-
-/* With the lock held. */
-static bool tell_touched(struct amfs_fuse *mount, int slot) {
-    struct node *node = mount->node;
-    struct touch *touch = &node->touches[slot];
-    struct peer_meta *peer_meta = atomic_load(&mount->stopping) ? NULL : peer_meta_of(node->io);
-    struct touching *touching = peer_meta == NULL ? NULL : malloc(sizeof *touching);
-    if (touching == NULL) return false;
-    *touching = (struct touching){.call = {.owner = mount, .done = heard_touched}, .mount = mount, .slot = slot};
-    struct peer_meta_question question = {.op = PEER_META_TOUCH, .ino = touch->dir, .now = touch->last};
-    touch->told = touch->last;
-    if (peer_meta_ask(peer_meta, owner_of(node, touch->dir), &question, &touching->call) == 0) return true;
-    free(touching);
-    return false;
-}
-
-static void heard_touched(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
-    struct touching *touching = (struct touching *)(void *)call;
-    struct amfs_fuse *mount = touching->mount;
-    struct node *node = mount->node;
-    struct touch *touch = &node->touches[touching->slot];
-    bool more = false, slowly = answer->error != 0;
-    pthread_mutex_lock(&node->touch_lock);
-    uint64_t dir = touch->dir;
-    if (!slowly && touch->last > touch->told) {
-        more = tell_touched(mount, touching->slot);
-        slowly = !more;
-    }
-    if (!more) touch->dir = 0;
-    pthread_mutex_unlock(&node->touch_lock);
-    if (slowly) fuse_slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
-    free(touching);
-}
-
-bool peer_meta_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now) {
-    struct node *node = mount->node;
-    int32_t owner = owner_of(node, dir);
-    int unused = -1;
-    bool told = false;
-    if (owner < 0 || owner == node->id) return false;
-    pthread_mutex_lock(&node->touch_lock);
-    for (int i = 0; i < TOUCHES && !told; i++) {
-        struct touch *touch = &node->touches[i];
-        if (touch->dir == 0) unused = i;
-        if (touch->dir != dir) continue;
-        if (touch->last < now) touch->last = now;
-        told = true;
-    }
-    if (!told && unused >= 0) {
-        node->touches[unused] = (struct touch){.dir = dir, .last = now};
-        told = tell_touched(mount, unused);
-        if (!told) node->touches[unused].dir = 0;
-    }
-    pthread_mutex_unlock(&node->touch_lock);
-    return told;
 }
 
 /* ── what others change here ── */

@@ -1,4 +1,4 @@
-/* The callers' side of the launcher: queue, contexts, completions. The thread's side is launcher_loop.c. */
+/* The callers' side of the launcher: its start and end, and what callers put in and take out. Stands on the thread's side, launcher_loop.c. */
 #include "common/thread.h"
 #include "launcher_internal.h"
 
@@ -15,38 +15,6 @@
 enum { FILES_OF_A_TASK = 4, FILES_OF_OTHERS = 512 };
 
 /* ------------------------------------------------------------------------------------------------------------ under the lock */
-
-void amfs_launcher_signal(amfs_launcher *launcher) {
-    static const uint64_t one = 1;
-    if (launcher->signalled) return;
-    launcher->signalled = true;
-    while (write(launcher->done_fd, &one, sizeof one) < 0 && errno == EINTR) {}
-}
-
-void amfs_launcher_append(amfs_launcher *launcher, amfs_completion *completion) {
-    completion->next = NULL;
-    if (launcher->done_tail != NULL) launcher->done_tail->next = completion;
-    else launcher->done_head = completion;
-    launcher->done_tail = completion;
-    launcher->done_count++;
-}
-
-void amfs_launcher_unlink(amfs_launcher *launcher, amfs_task *task) {
-    if (task->previous != NULL) task->previous->next = task->next;
-    else launcher->head = task->next;
-    if (task->next != NULL) task->next->previous = task->previous;
-    else launcher->tail = task->previous;
-    task->next = task->previous = NULL;
-    launcher->queued--;
-}
-
-void amfs_context_release(amfs_context *context) {
-    if (context != NULL && --context->references == 0) {
-        free(context->base);
-        free(context->env);
-        free(context);
-    }
-}
 
 static amfs_context *find_context(amfs_launcher *launcher, uint32_t id) {
     amfs_context *context = launcher->contexts;
@@ -78,11 +46,6 @@ static void drop_queue(amfs_launcher *launcher) {
 static void wake(amfs_launcher *launcher) {
     static const uint64_t one = 1;
     while (write(launcher->wake_fd, &one, sizeof one) < 0 && errno == EINTR) {}
-}
-
-int amfs_compare_serials(const void *left, const void *right) {
-    const uint64_t *a = left, *b = right;
-    return *a < *b ? -1 : *a > *b;
 }
 
 bool amfs_launcher_is_ours(const amfs_launcher *launcher) { return launcher->owner == getpid(); }

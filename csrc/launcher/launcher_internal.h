@@ -49,9 +49,9 @@ struct amfs_launcher {
     int64_t cpu_us; /* of the thread, once joined */
 };
 
-void *amfs_launcher_thread(void *launcher);
+void *amfs_launcher_thread(void *launcher); /* launcher_loop.c */
 
-/* Under the lock. */
+/* launcher_queue.c. Under the lock. */
 void amfs_launcher_signal(amfs_launcher *launcher);
 void amfs_launcher_append(amfs_launcher *launcher, amfs_completion *completion);
 void amfs_launcher_unlink(amfs_launcher *launcher, amfs_task *task);

@@ -3,9 +3,8 @@
  * Its file table is its own: descriptors of the rest of the process are closed here, so tasks cannot inherit them, starting a process
  * copies a table of a few entries, and a fork elsewhere in the process takes none of the launcher's along.
  */
-#include "launcher_loop.h"
-
 #include "attempts.h"
+#include "leftover.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,12 +43,6 @@ static const uint64_t WAKE = UINT64_MAX;
 #endif
 
 static int64_t earliest(int64_t a, int64_t b) { return a < b ? a : b; }
-
-int64_t amfs_now_us(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 /* ------------------------------------------------------------------------------------------------------------------ set-up */
 
@@ -233,7 +226,7 @@ static void put_back(amfs_loop *loop, amfs_task *task) {
     launcher->head = task;
     launcher->queued++;
     loop->pause_us = loop->pause_us == 0 ? FIRST_PAUSE_US : earliest(2 * loop->pause_us, LAST_PAUSE_US);
-    loop->again_us = amfs_now_us() + loop->pause_us;
+    loop->again_us = now_us() + loop->pause_us;
 }
 
 static void release(amfs_loop *loop, amfs_slot *slot, amfs_task *task, bool wants) {
@@ -277,7 +270,7 @@ static void kill_hard(amfs_loop *loop, amfs_slot *slot) {
 }
 
 static void obey_kills(amfs_loop *loop, uint64_t *kills, size_t count) {
-    int64_t now = amfs_now_us();
+    int64_t now = now_us();
 
     qsort(kills, count, sizeof *kills, amfs_compare_serials);
     for (uint32_t i = 0; i < loop->launcher->slots; i++) {
@@ -339,7 +332,7 @@ static bool fill(amfs_loop *loop) {
         launcher->kills = NULL;
         launcher->kill_count = 0;
         launcher->look = false;
-        if (stopping || kill_count > 0 || task == NULL || !fits(loop, task) || (loop->again_us != 0 && amfs_now_us() < loop->again_us)) {
+        if (stopping || kill_count > 0 || task == NULL || !fits(loop, task) || (loop->again_us != 0 && now_us() < loop->again_us)) {
             task = NULL;
         } else {
             amfs_launcher_unlink(launcher, task);
@@ -356,7 +349,7 @@ static bool fill(amfs_loop *loop) {
         if (stopping) return false;
         if (task == NULL) return true;
         amfs_slot *slot = &loop->slots[loop->free_slots[--loop->free_count]];
-        int64_t soon = amfs_now_us() + TRIM_SOON_US;
+        int64_t soon = now_us() + TRIM_SOON_US;
         if (loop->running++ == 0) {
             loop->trim_interval_us = TRIM_SOON_US;
             loop->next_trim_us = soon;
@@ -378,7 +371,7 @@ static int64_t notify(amfs_loop *loop, bool at_once) {
 
     pthread_mutex_lock(&launcher->lock);
     if (launcher->done_count > 0 && !launcher->signalled) {
-        int64_t now = amfs_now_us();
+        int64_t now = now_us();
         if (at_once || launcher->queued < launcher->slots || launcher->done_count >= AMFS_BATCH ||
             now - loop->last_signal_us >= SIGNAL_INTERVAL_US) {
             amfs_launcher_signal(launcher);
@@ -399,8 +392,8 @@ static void end_process(amfs_loop *loop, uint64_t data) {
 }
 
 static void look_at_lingering(amfs_loop *loop) {
-    if (loop->lingering == 0 || amfs_now_us() < loop->linger_at_us) return;
-    loop->linger_at_us = amfs_now_us() + LINGER_EVERY_US;
+    if (loop->lingering == 0 || now_us() < loop->linger_at_us) return;
+    loop->linger_at_us = now_us() + LINGER_EVERY_US;
     for (uint32_t i = 0; i < loop->launcher->slots; i++)
         if (loop->slots[i].task != NULL && loop->slots[i].lingers_since_us != 0) finish(loop, &loop->slots[i]);
 }
@@ -413,7 +406,7 @@ static bool wait_and_finish(amfs_loop *loop, int64_t until, bool refill) {
 
     if (loop->lingering > 0) until = earliest(until, loop->linger_at_us);
     if (until != INT64_MAX) {
-        int64_t left = until - amfs_now_us();
+        int64_t left = until - now_us();
         timeout = left <= 0 ? 0 : left > 3600000000 ? 3600000 : (int)((left + 999) / 1000);
     }
     int count = epoll_wait(loop->epoll_fd, events, EVENTS, timeout);
@@ -430,7 +423,7 @@ static bool wait_and_finish(amfs_loop *loop, int64_t until, bool refill) {
 }
 
 static void stop_all(amfs_loop *loop) {
-    int64_t give_up = amfs_now_us() + STOP_WAIT_US;
+    int64_t give_up = now_us() + STOP_WAIT_US;
 
     for (uint32_t i = 0; i < loop->launcher->slots; i++) {
         amfs_slot *slot = &loop->slots[i];
@@ -439,7 +432,7 @@ static void stop_all(amfs_loop *loop) {
             amfs_run_signal(loop, slot, SIGKILL);
         }
     }
-    while (loop->running > 0 && amfs_now_us() < give_up) wait_and_finish(loop, give_up, false);
+    while (loop->running > 0 && now_us() < give_up) wait_and_finish(loop, give_up, false);
     for (uint32_t i = 0; i < loop->launcher->slots; i++) {
         amfs_slot *slot = &loop->slots[i];
         if (slot->task == NULL) continue;
@@ -485,9 +478,9 @@ void *amfs_launcher_thread(void *argument) {
         if (loop->again_us != 0) until = earliest(until, loop->again_us);
         if (loop->unswept) until = earliest(until, loop->sweep_at_us);
         if (!wait_and_finish(loop, until, true)) break;
-        if (loop->unswept && amfs_now_us() >= loop->sweep_at_us) amfs_run_sweep(loop);
+        if (loop->unswept && now_us() >= loop->sweep_at_us) amfs_run_sweep(loop);
         if (loop->running > 0) {
-            int64_t now = amfs_now_us();
+            int64_t now = now_us();
             check_deadlines(loop, now);
             trim(loop, now);
         }

@@ -3,6 +3,7 @@
 #define AMFS_LOOP_H
 
 #include "catch.h"
+#include "common/clock.h"
 #include "launcher_internal.h"
 #include "mark.h"
 #include "sandbox.h"
@@ -58,8 +59,6 @@ typedef struct {
     int watcher_pipe;   /* the watcher acts when this is closed */
 } amfs_loop;
 
-int64_t amfs_now_us(void); /* monotonic */
-
 /* RUNS: the slot holds the task. ENDED: its completion is filled in, the slot is free, and the task the caller's. WANTS: so it is, but
  * nothing has happened: this process, or this machine, has not what it takes to start another one just now. */
 typedef enum { AMFS_RUNS, AMFS_ENDED, AMFS_WANTS } amfs_run_state;
@@ -76,9 +75,6 @@ void amfs_run_signal(const amfs_loop *loop, const amfs_slot *slot, int number);
 
 /* Try again to end what is left of tasks that have ended, and did not end at once. Takes a walk through /proc. */
 void amfs_run_sweep(amfs_loop *loop);
-
-/* The number that the kernel has given to a process last; 0: not known. */
-pid_t amfs_last_pid(const amfs_loop *loop);
 
 /* Give back the memory of captured output beyond what will be kept. Returns by how much the output has grown. If memory runs out the kernel
  * is to kill the task and not us: that takes some system calls, so it is for tasks that run for longer than a moment. */

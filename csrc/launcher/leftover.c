@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,11 +18,20 @@ enum {
     NUMBERS_PER_SECOND = 1 << 15, /* no machine gives so many to processes, so that they do not begin again meanwhile */
 };
 
+pid_t amfs_last_pid(const amfs_loop *loop) {
+    char text[128];
+    ssize_t length = loop->last_pid_fd < 0 ? 0 : pread(loop->last_pid_fd, text, sizeof text - 1, 0);
+
+    text[length > 0 ? length : 0] = '\0';
+    const char *last = strrchr(text, ' ');
+    return last == NULL ? 0 : (pid_t)strtol(last, NULL, 10);
+}
+
 /* Numbers are given to processes in order: those of the task are above that of its first one, up to the last one given. 0: have all looked at,
  * since the numbers may have begun again, or are too many. */
 static pid_t last_number(const amfs_loop *loop, const amfs_slot *slot) {
     pid_t last = amfs_last_pid(loop);
-    int64_t us = amfs_now_us() - slot->started_us;
+    int64_t us = now_us() - slot->started_us;
 
     if (last <= slot->pid || last - slot->pid > NUMBERS_MAX) return 0;
     return us * NUMBERS_PER_SECOND / 1000000 < loop->most_pids ? last : 0;
@@ -55,7 +66,7 @@ static const char *written_by(amfs_loop *loop, const amfs_task *task, pid_t pid)
 }
 
 amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot, int64_t waited_us) {
-    int64_t give_up = amfs_now_us() + PATIENCE_US;
+    int64_t give_up = now_us() + PATIENCE_US;
     amfs_left left = {0};
     amfs_marked found[AT_ONCE];
 
@@ -72,7 +83,7 @@ amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot, int64_t waited_u
             if (left.lingers) break;
         }
         amfs_mark_kill(found, count);
-        if (amfs_now_us() >= give_up) break;
+        if (now_us() >= give_up) break;
     }
     return left;
 }

@@ -4,6 +4,9 @@
 
 #include "launcher_loop.h"
 
+/* The number that the kernel has given to a process last; 0: not known. */
+pid_t amfs_last_pid(const amfs_loop *loop);
+
 typedef struct {
     uint32_t count;        /* processes that were found, and ended */
     const char *unfinished; /* the name of an output that one of them had open for writing; NULL: none had */

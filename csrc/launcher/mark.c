@@ -1,4 +1,5 @@
 #include "mark.h"
+#include "common/clock.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -32,12 +33,6 @@ static const uint64_t TASK_MASK = (UINT64_C(1) << AMFS_MARK_TASK_BITS) - 1;
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif
-
-static int64_t now_us(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 uint64_t amfs_mark_new(void) {
     struct rlimit limit;

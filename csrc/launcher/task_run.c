@@ -171,7 +171,7 @@ static bool is_want(int error) { return error == EMFILE || error == ENFILE || er
 /* May a task that could not be started for want of something be tried again later? Ours that run will end, and give something back. With none,
  * and where it may be the program that asks for too much, there is an end to it. */
 static bool may_try_again(const amfs_loop *loop, amfs_task *task, bool program) {
-    int64_t now = amfs_now_us();
+    int64_t now = now_us();
 
     if (task->wants_since_us == 0) task->wants_since_us = now;
     if (loop->running > 1 && !program) return true; /* it counts as one that runs itself */
@@ -287,7 +287,7 @@ amfs_run_state amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
     }
     if (failed) return end_setup(loop, slot, task, failed, &detail);
     loop->hopeless = false;
-    slot->started_us = amfs_now_us();
+    slot->started_us = now_us();
     if (task->time_limit_ms > 0) {
         slot->deadline_us = slot->started_us + (int64_t)task->time_limit_ms * 1000;
         if (slot->deadline_us < loop->next_deadline_us) loop->next_deadline_us = slot->deadline_us;
@@ -322,20 +322,11 @@ static bool is_running(const void *context, uint64_t mark) {
 
 void amfs_run_sweep(amfs_loop *loop) {
     enum { SWEEP_US = 300000, PAUSE_PER_COST = 100 };
-    int64_t start = amfs_now_us();
+    int64_t start = now_us();
 
     loop->unswept = !amfs_mark_end(loop->mark, SWEEP_US, is_running, loop, NULL);
-    int64_t end = amfs_now_us();
+    int64_t end = now_us();
     loop->sweep_at_us = end + PAUSE_PER_COST * (end - start);
-}
-
-pid_t amfs_last_pid(const amfs_loop *loop) {
-    char text[128];
-    ssize_t length = loop->last_pid_fd < 0 ? 0 : pread(loop->last_pid_fd, text, sizeof text - 1, 0);
-
-    text[length > 0 ? length : 0] = '\0';
-    const char *last = strrchr(text, ' ');
-    return last == NULL ? 0 : (pid_t)strtol(last, NULL, 10);
 }
 
 /* Numbers are given to processes in order. If none has been given to any but ours since this task was started, it has started no other
@@ -516,7 +507,7 @@ amfs_run_state amfs_run_finish(amfs_loop *loop, amfs_slot *slot, amfs_task **end
     amfs_ending ending = {0};
 
     completion->end_us = epoch_us();
-    int64_t now = amfs_now_us();
+    int64_t now = now_us();
     int64_t waited_us = slot->killed != AMFS_NOT_KILLED || slot->hurries ? -1
                         : slot->lingers_since_us == 0                    ? 0
                                                                          : now - slot->lingers_since_us;

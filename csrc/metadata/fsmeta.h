@@ -271,7 +271,7 @@ struct meta_small {
 bool meta_small_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_small *small);
 /* An answer said so to a question of the moment `since`. Few are remembered. */
 void meta_note_small(struct meta *meta, uint64_t since, const struct meta_small *small);
-bool meta_small(struct meta *meta, uint64_t ino, struct meta_small *small); /* what is known; of a file of here, what is recorded */
+bool meta_small_of(struct meta *meta, uint64_t ino, struct meta_small *small); /* what is known; of a file of here, what is recorded */
 /* Nobody else on this node brings, opens or closes the file by another way until meta_told_directly. False: somebody is about to. */
 bool meta_bring_directly(struct meta *meta, uint64_t ino);
 /* The content is here: the mount may open it. ESTALE: the file has changed. *tell: its shard, on another node, is to hear of it (meta_hold_small_for). */

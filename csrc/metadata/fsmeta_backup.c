@@ -12,41 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-bool fsmeta_is_shadow(const struct meta *meta, size_t partition) { return meta->shadows[partition].state != SHADOW_NONE; }
-
-/* ── the table of states ── that of vocabulary/states.py */
-
-int meta_backup_move(int state, int event) {
-    enum { NEVER = -1 };
-    static const int8_t next[META_BACKUP_STATES][META_BACKUP_EVENTS] = {
-        /* TOLD, ANSWERED, REPLACED, INHERITED, CHOSEN */
-        [META_BACKUP_NONE] = {NEVER, NEVER, NEVER, META_BACKUP_IN_STEP, META_BACKUP_WAITING},
-        [META_BACKUP_WAITING] = {META_BACKUP_SYNCING, NEVER, META_BACKUP_NONE, NEVER, NEVER},
-        [META_BACKUP_SYNCING] = {NEVER, META_BACKUP_IN_STEP, META_BACKUP_RELEASING, NEVER, NEVER},
-        [META_BACKUP_IN_STEP] = {NEVER, NEVER, META_BACKUP_RELEASING, NEVER, NEVER},
-        [META_BACKUP_RELEASING] = {NEVER, META_BACKUP_NONE, NEVER, NEVER, NEVER},
-    };
-    if (state < 0 || state >= META_BACKUP_STATES || event < 0 || event >= META_BACKUP_EVENTS) return NEVER;
-    return next[state][event];
-}
-
-void fsmeta_move_target(struct target *target, enum meta_backup_event event) {
-    int next = meta_backup_move(target->state, event);
-    if (next < 0) abort(); /* no caller lets it come to that */
-    target->state = (uint8_t)next;
-}
-
-bool fsmeta_is_told(const struct target *target) {
-    return target->state == META_BACKUP_SYNCING || target->state == META_BACKUP_IN_STEP || target->state == META_BACKUP_RELEASING;
-}
-
 /* ── who is told ── */
-
-struct stream *fsmeta_find_stream(const struct meta *meta, int32_t node) {
-    struct stream *stream = meta->streams;
-    while (stream != NULL && stream->node != node) stream = stream->next;
-    return stream;
-}
 
 static struct stream *stream_to(struct meta *meta, int32_t node) {
     struct stream *stream = meta->streams;
@@ -57,12 +23,6 @@ static struct stream *stream_to(struct meta *meta, int32_t node) {
     stream->next = meta->streams;
     meta->streams = stream;
     return stream;
-}
-
-struct target *fsmeta_find_target(const struct meta *meta, size_t partition, int32_t node) {
-    struct target *target = meta->targets[partition];
-    while (target != NULL && target->stream->node != node) target = target->next;
-    return target;
 }
 
 static struct target *add_target(struct meta *meta, size_t partition, int32_t node, enum meta_backup_event event) {

@@ -1,4 +1,5 @@
-/* What the files of the shard share that keep backups: fsmeta_backup.c (which nodes are told of which partition), fsmeta_batches.c (of what they are told).
+/* What the files of the shard share that keep backups: fsmeta_items.c (what they are told, and to whom),
+ * above it fsmeta_backup.c (which nodes are told of which partition), above that fsmeta_batches.c (the bytes on their way).
  *
  * Everything runs with the lock held. */
 #ifndef AMFS_FSMETA_BACKUP_H
@@ -18,15 +19,16 @@ struct stream {
     bool busy;
 };
 
-/* ── fsmeta_backup.c ── */
+/* ── fsmeta_items.c ── */
 struct stream *fsmeta_find_stream(const struct meta *meta, int32_t node); /* or NULL */
 struct target *fsmeta_find_target(const struct meta *meta, size_t partition, int32_t node); /* or NULL */
 void fsmeta_move_target(struct target *target, enum meta_backup_event event);
 bool fsmeta_is_told(const struct target *target);
+void fsmeta_put_item(struct meta *meta, struct stream *stream, uint8_t kind, size_t partition);
+void fsmeta_put_partition(struct meta *meta, struct stream *stream, size_t partition); /* all of it */
+
+/* ── fsmeta_backup.c ── */
 void fsmeta_backup_settled(struct meta *meta, struct stream *stream, uint8_t kind, size_t partition); /* it has an item of this kind */
 bool fsmeta_backup_refused(struct meta *meta, struct stream *stream, size_t partition);
-
-/* ── fsmeta_batches.c ── */
-void fsmeta_put_item(struct meta *meta, struct stream *stream, uint8_t kind, size_t partition);
 
 #endif

@@ -21,131 +21,6 @@ enum {
     SNAPSHOT_BYTES = 32 << 10, /* while no more than this waits, another partition is put in step */
 };
 
-static _Thread_local uint64_t thread_ticket;
-
-uint64_t meta_take_ticket(void) {
-    uint64_t ticket = thread_ticket;
-    thread_ticket = 0;
-    return ticket;
-}
-
-/* ── items ── */
-
-static void begin_item(struct meta *meta, struct stream *stream, uint8_t kind, size_t partition) {
-    stream->item = stream->items.size;
-    stream->items.meta = meta;
-    stream->items.partition = partition;
-    meta->ticket++;
-    fsmeta_put(&stream->items, 0, 4);
-    fsmeta_put(&stream->items, kind, 1);
-    fsmeta_put(&stream->items, partition, 2);
-    fsmeta_put(&stream->items, meta->ticket, 8);
-}
-
-/* Without memory the stream stays as it is for ever: nothing more is answered before its node is taken out, which is no loss. */
-static void end_item(struct stream *stream) {
-    struct out *out = &stream->items;
-    if (out->failed) return;
-    size_t size = out->size - stream->item - 4;
-    for (int i = 0; i < 4; i++) out->bytes[stream->item + (size_t)i] = (uint8_t)(size >> (8 * i));
-}
-
-void fsmeta_put_item(struct meta *meta, struct stream *stream, uint8_t kind, size_t partition) {
-    begin_item(meta, stream, kind, partition);
-    end_item(stream);
-}
-
-struct snapshot {
-    struct meta *meta;
-    struct stream *stream;
-    size_t partition;
-};
-
-/* A record as an item; the visitors of fsmeta_records.c put its letter before it, which is that of the item here. */
-static void put_record(struct snapshot *to, bool (*put)(void *context, struct link *link), struct link *link) {
-    struct out *out = &to->stream->items;
-    begin_item(to->meta, to->stream, 0, to->partition);
-    size_t at = out->size;
-    put(out, link);
-    if (!out->failed) {
-        out->bytes[to->stream->item + 4] = out->bytes[at];
-        memmove(out->bytes + at, out->bytes + at + 1, out->size - at - 1);
-        out->size--;
-    }
-    end_item(to->stream);
-}
-
-static bool snap_entry(void *context, struct link *link) {
-    put_record(context, fsmeta_put_entry, link);
-    return false;
-}
-
-static bool snap_inode(void *context, struct link *link) {
-    put_record(context, fsmeta_put_inode, link);
-    return false;
-}
-
-static void put_partition(struct meta *meta, struct stream *stream, size_t partition) {
-    struct snapshot to = {meta, stream, partition};
-    begin_item(meta, stream, 'S', partition);
-    fsmeta_put(&stream->items, meta->serials[partition], 8);
-    fsmeta_put(&stream->items, meta->unsure[partition], 1);
-    end_item(stream);
-    fsmeta_table_sift(&meta->inodes[partition], snap_inode, &to);
-    fsmeta_table_sift(&meta->entries[partition], snap_entry, &to);
-    fsmeta_put_item(meta, stream, 'M', partition);
-}
-
-/* ── what changed ── */
-
-static void log_record(struct meta *meta, size_t partition, bool (*put)(void *context, struct link *link), struct link *link) {
-    for (struct target *target = meta->targets[partition]; target != NULL; target = target->next)
-        if (fsmeta_is_told(target)) {
-            put_record(&(struct snapshot){meta, target->stream, partition}, put, link);
-            thread_ticket = meta->ticket;
-        }
-}
-
-void fsmeta_log_entry(struct meta *meta, const struct entry *entry) {
-    struct entry *it = (struct entry *)(uintptr_t)entry;
-    log_record(meta, fsmeta_partition_of_key(meta, entry->link.key), fsmeta_put_entry, &it->link);
-}
-
-void fsmeta_log_inode(struct meta *meta, struct inode *inode) {
-    if (inode->nlink == 0 && inode->users == 0) return; /* it is about to go */
-    fsmeta_note_short(meta, inode);
-    log_record(meta, fsmeta_partition_of_ino(meta, inode->link.key), fsmeta_put_inode, &inode->link);
-}
-
-void fsmeta_log_inode_later(struct meta *meta, struct inode *inode) {
-    uint64_t awaited = thread_ticket;
-    fsmeta_log_inode(meta, inode);
-    thread_ticket = awaited;
-}
-
-void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry) {
-    size_t partition = fsmeta_partition_of_key(meta, entry->link.key);
-    for (struct target *target = meta->targets[partition]; target != NULL; target = target->next) {
-        if (!fsmeta_is_told(target)) continue;
-        begin_item(meta, target->stream, 'e', partition);
-        fsmeta_put(&target->stream->items, entry->dir, 8);
-        fsmeta_put_name(&target->stream->items, entry->name, entry->length);
-        end_item(target->stream);
-        thread_ticket = meta->ticket;
-    }
-}
-
-void fsmeta_log_inode_gone(struct meta *meta, uint64_t ino) {
-    size_t partition = fsmeta_partition_of_ino(meta, ino);
-    for (struct target *target = meta->targets[partition]; target != NULL; target = target->next) {
-        if (!fsmeta_is_told(target)) continue;
-        begin_item(meta, target->stream, 'i', partition);
-        fsmeta_put(&target->stream->items, ino, 8);
-        end_item(target->stream);
-        thread_ticket = meta->ticket;
-    }
-}
-
 uint64_t meta_version(struct meta *meta) {
     enter(meta);
     uint64_t version = meta->version;
@@ -191,7 +66,7 @@ static void tell_partitions(struct meta *meta, struct stream *stream) {
         if (target == NULL || target->state != META_BACKUP_WAITING || !fsmeta_is_mine(meta, i)) continue;
         stream->waiting--;
         fsmeta_move_target(target, META_BACKUP_TOLD);
-        put_partition(meta, stream, i);
+        fsmeta_put_partition(meta, stream, i);
     }
 }
 

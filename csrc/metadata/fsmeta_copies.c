@@ -6,18 +6,9 @@
 
 /* ── how many ── */
 
-void fsmeta_note_copies(struct meta *meta, uint8_t copies) {
-    if (copies > 1) atomic_store_explicit(&meta->copies_wanted, true, memory_order_relaxed);
-}
-
 bool meta_copies_wanted(const struct meta *meta) { return atomic_load_explicit(&meta->copies_wanted, memory_order_relaxed); }
 
 void meta_expect_copies(struct meta *meta) { fsmeta_note_copies(meta, META_COPIES_MAX); }
-
-uint8_t fsmeta_copies_in(const struct dir *dir) {
-    while (dir->copies == 0 && dir->parent != dir) dir = dir->parent;
-    return dir->copies == 0 ? 1 : dir->copies;
-}
 
 int meta_dir_set_copies(struct meta *meta, uint64_t ino, uint8_t copies) {
     if (copies > META_COPIES_MAX) return EINVAL;
@@ -103,18 +94,6 @@ struct shortage {
     void *context;
 };
 
-static bool is_short(const struct inode *inode, size_t most, size_t *there) {
-    if (inode->copies <= 1 || !inode->finished || inode->lost || inode->size == 0 || inode->nlink == 0) return false;
-    *there = inode->layout == META_WHOLE ? fsmeta_set_count(inode->holders) : META_STRIPE_COPIES;
-    return *there < (inode->copies < most ? inode->copies : most);
-}
-
-void fsmeta_note_short(struct meta *meta, const struct inode *inode) {
-    size_t there;
-    if (is_short(inode, SIZE_MAX, &there) && there < atomic_load_explicit(&meta->fewest, memory_order_relaxed))
-        atomic_store_explicit(&meta->fewest, (unsigned)there, memory_order_relaxed);
-}
-
 bool meta_fell_short(struct meta *meta, unsigned most) {
     if (atomic_load_explicit(&meta->fewest, memory_order_relaxed) == UINT_MAX) return false;
     return atomic_exchange(&meta->fewest, UINT_MAX) < most;
@@ -125,7 +104,8 @@ static bool look(void *context, struct link *link) {
     const struct inode *inode = RECORD(struct inode, link, link);
     struct meta_attr attr;
     size_t there;
-    if (!is_short(inode, shortage->most, &there) || !fsmeta_is_mine(shortage->meta, fsmeta_partition_of_ino(shortage->meta, link->key)))
+    if (!fsmeta_is_short(inode, shortage->most, &there) ||
+        !fsmeta_is_mine(shortage->meta, fsmeta_partition_of_ino(shortage->meta, link->key)))
         return false;
     fsmeta_inode_attr(inode, &attr);
     shortage->each(shortage->context, &attr);

@@ -303,3 +303,8 @@ void meta_dir_layout(struct meta *meta, uint64_t ino, uint8_t *layout, uint32_t 
     *stripe = dir == NULL ? 0 : dir->stripe;
     pthread_mutex_unlock(&meta->lock);
 }
+
+uint8_t fsmeta_copies_in(const struct dir *dir) {
+    while (dir->copies == 0 && dir->parent != dir) dir = dir->parent;
+    return dir->copies == 0 ? 1 : dir->copies;
+}

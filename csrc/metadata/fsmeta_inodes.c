@@ -1,64 +1,9 @@
-/* The metadata shard: records of files, who uses them, who has their content; copies of other nodes' records. */
+/* The metadata shard: calls about files (the record is fsmeta_inode.c): who uses them, who has their content; copies of other nodes' records. */
 #include "fsmeta_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct inode *fsmeta_find_inode(const struct meta *meta, uint64_t ino) {
-    const struct table *table = fsmeta_inodes_of(meta, ino);
-    struct link *link = table == NULL ? NULL : fsmeta_table_first(table, ino);
-    return link == NULL ? NULL : RECORD(struct inode, link, link);
-}
-
-struct inode *fsmeta_new_inode(struct meta *meta, uint64_t ino) {
-    struct inode *inode = fsmeta_is_ready(meta, fsmeta_inodes_of(meta, ino)) ? fsmeta_slab_take(&meta->slabs, sizeof *inode) : NULL;
-    if (inode != NULL) *inode = (struct inode){.link.key = ino, .writer = -1, .rank = -1, .finished = 1, .copies = 1};
-    return inode;
-}
-
-int fsmeta_set_target(struct meta *meta, struct inode *inode, const char *target, size_t length) {
-    inode->target = malloc(length + 1);
-    if (inode->target == NULL) return ENOMEM;
-    memcpy(inode->target, target, length);
-    inode->target[length] = '\0';
-    inode->size = length;
-    meta->other_bytes += length + 1;
-    return 0;
-}
-
-void fsmeta_free_inode(struct meta *meta, struct inode *inode) {
-    fsmeta_set_clear(&inode->holders);
-    fsmeta_set_clear(&inode->users);
-    fsmeta_set_clear(&inode->watchers);
-    fsmeta_free_xattrs(meta, &inode->xattrs);
-    if (inode->target != NULL) meta->other_bytes -= inode->size + 1;
-    free(inode->target);
-    fsmeta_slab_give(&meta->slabs, inode);
-}
-
-void fsmeta_inode_attr(const struct inode *inode, struct meta_attr *attr) {
-    *attr = (struct meta_attr){
-        .ino = inode->link.key,
-        .mode = inode->mode,
-        .nlink = inode->nlink,
-        .uid = inode->uid,
-        .gid = inode->gid,
-        .rdev = inode->rdev,
-        .stripe = inode->stripe,
-        .layout = inode->layout,
-        .finished = inode->finished && inode->lost ? META_LOST : inode->finished,
-        .writer = inode->writer,
-        .rank = inode->rank,
-        .size = inode->size,
-        .blocks = inode->blocks,
-        .atime = inode->atime,
-        .mtime = inode->mtime,
-        .ctime = inode->ctime,
-        .pending = inode->pending,
-        .copies = inode->copies,
-    };
-}
 
 bool fsmeta_attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *attr, node_set **watchers) {
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return false;
@@ -72,14 +17,6 @@ bool fsmeta_attr_of(const struct meta *meta, uint64_t ino, struct meta_attr *att
         *watchers = &dir->watchers;
     }
     return inode != NULL || dir != NULL;
-}
-
-bool fsmeta_delete_if_gone(struct meta *meta, struct inode *inode) {
-    if (inode->nlink > 0 || inode->users != 0) return false;
-    fsmeta_log_inode_gone(meta, inode->link.key);
-    fsmeta_table_remove(fsmeta_inodes_of(meta, inode->link.key), &inode->link);
-    fsmeta_free_inode(meta, inode);
-    return true;
 }
 
 /* The record of a file of here. 0, META_NOT_MINE, ENOENT, EISDIR. */
@@ -105,11 +42,6 @@ int meta_getattr(struct meta *meta, uint64_t ino, int32_t asker, struct meta_att
 
 /* ── changing ── */
 
-static int set_holder(struct inode *inode, int32_t node) {
-    fsmeta_set_clear(&inode->holders);
-    return inode->layout == META_WHOLE && node >= 0 ? fsmeta_set_add(&inode->holders, node) : 0; /* into an empty set: needs no memory */
-}
-
 static int set_fault(const struct inode *inode, unsigned mask, const struct meta_attr *in) {
     if (mask & META_SET_LAYOUT && (!S_ISREG(inode->mode) || in->layout > META_STRIPED || (in->layout == META_STRIPED && in->stripe == 0)))
         return EINVAL;
@@ -128,14 +60,14 @@ static void set_inode(struct meta *meta, struct inode *inode, unsigned mask, con
         if (in->size == 0) inode->blocks = 0;
         if (!(mask & META_SET_MTIME)) inode->mtime = now;
         /* Copies of the old length are worth nothing now; that of the node which cut it is. */
-        if (inode->finished && fsmeta_set_has(inode->holders, asker)) set_holder(inode, asker);
+        if (inode->finished && fsmeta_set_has(inode->holders, asker)) fsmeta_set_holder(inode, asker);
     }
     if (mask & META_SET_BLOCKS) inode->blocks = in->blocks;
     if (mask & META_SET_COPIES) inode->copies = in->copies;
     if (mask & META_SET_LAYOUT && (inode->layout != in->layout || inode->stripe != in->stripe)) {
         inode->layout = in->layout;
         inode->stripe = in->stripe;
-        set_holder(inode, inode->finished ? asker : -1);
+        fsmeta_set_holder(inode, inode->finished ? asker : -1);
     }
 }
 
@@ -243,32 +175,6 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     return leave(meta, 0);
 }
 
-void fsmeta_record_content(struct meta *meta, struct inode *inode, const struct meta_attr *in) {
-    if (in->mtime != 0) fsmeta_set_origin(meta, inode, NULL, 0); /* it is not known whether anything was written */
-    /* Times that were set after the last writing, but before we heard of that, stand; so do ours if there is no data that could tell (0). */
-    bool timed = in->mtime == 0 || inode->timed > in->mtime;
-    int64_t mtime = timed ? inode->mtime : in->mtime;
-    if ((inode->size != in->size || inode->mtime != mtime) && inode->ctime < in->ctime) inode->ctime = in->ctime;
-    inode->size = in->size;
-    inode->blocks = in->blocks;
-    inode->mtime = mtime;
-    if (in->mtime != 0 && in->atime != 0 && inode->atimed <= in->mtime) inode->atime = in->atime;
-}
-
-void fsmeta_record_written(struct meta *meta, struct inode *inode, int32_t node, const struct meta_attr *in) {
-    fsmeta_record_content(meta, inode, in);
-    fsmeta_end_writing(inode);
-    inode->lost = in->finished == META_LOST;
-    set_holder(inode, node);
-}
-
-void fsmeta_end_writing(struct inode *inode) {
-    inode->timed = inode->atimed = 0;
-    inode->finished = 1;
-    inode->lost = false;
-    inode->writer = -1;
-}
-
 int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, struct meta_attr *out, struct meta_nodes *tell) {
     return meta_made(meta, ino, node, in, NULL, 0, out, tell);
 }
@@ -296,18 +202,6 @@ void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
     enter(meta);
     if (fsmeta_content_here(meta, ino, &inode) == 0 && inode->writer == node) fsmeta_record_content(meta, inode, in);
     leave(meta, 0);
-}
-
-/* A writer that goes without a word leaves what is recorded of the content. If that has no holder any more, it went with a node before this one had
- * fetched it. */
-void fsmeta_stop_using(struct inode *inode, int32_t node) {
-    if (inode->writer >= 0 && inode->writer == node) {
-        inode->writer = -1;
-        inode->finished = 1;
-        if (inode->layout == META_WHOLE && inode->holders == 0 && inode->size > 0) inode->lost = true;
-        if (inode->holders == 0 && !inode->lost) set_holder(inode, node);
-    }
-    fsmeta_set_remove(&inode->users, node);
 }
 
 int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone) {

@@ -1,6 +1,10 @@
-/* What the files of the metadata shard share: fsmeta.c (places, counting, checking), fsmeta_tables.c (memory, hash tables, sets of nodes),
- * fsmeta_entries.c, fsmeta_inodes.c (records, opening), fsmeta_xattr.c, fsmeta_dirs.c, fsmeta_moving.c (partitions that come and go),
- * fsmeta_gone.c (partitions and nodes that are gone), fsmeta_peer.c (other nodes that ask directly), fsmeta_check.c.
+/* What the files of the metadata shard share, in floors; each calls only those before it.
+ *   fsmeta_tables.c (memory, hash tables, sets of nodes), fsmeta_places.c (partitions, owners, watchers), fsmeta_xattrs.c, fsmeta_uses.c
+ *   the records: fsmeta_entry.c, fsmeta_inode.c, fsmeta_dirs.c; as bytes: fsmeta_records.c; what changed, for backups: fsmeta_items.c
+ *   fsmeta_read.c (bytes to records), fsmeta_backup.c (who is told), fsmeta_batches.c (of what), fsmeta_shadow.c (being told)
+ *   calls: fsmeta_inodes.c, fsmeta_entries.c, fsmeta_xattr.c, fsmeta_copies.c, fsmeta_small.c, fsmeta_peer.c (for nodes that ask directly),
+ *   fsmeta_moving.c (partitions that come and go), fsmeta_gone.c (partitions and nodes that are gone)
+ *   fsmeta.c (making, the table of owners, freeing), fsmeta_check.c
  *
  * Everything below a public function runs with the lock held. */
 #ifndef AMFS_FSMETA_INTERNAL_H
@@ -216,7 +220,7 @@ static inline int leave(struct meta *meta, int result) {
 
 enum { NO_RULE = 255 };
 
-/* ── fsmeta.c ── */
+/* ── fsmeta_places.c ── */
 uint64_t fsmeta_name_key(uint64_t dir, const char *name, size_t length);
 size_t fsmeta_partition_of_key(const struct meta *meta, uint64_t key);
 size_t fsmeta_partition_of_ino(const struct meta *meta, uint64_t ino);
@@ -229,6 +233,7 @@ bool fsmeta_owned_by_table(const struct meta *meta, size_t partition); /* moving
 bool fsmeta_is_mine(const struct meta *meta, size_t partition);
 bool fsmeta_is_alone(const struct meta *meta); /* every partition is here and none is moving */
 void fsmeta_number_is_used(struct meta *meta, uint64_t ino); /* never give it out again */
+uint64_t fsmeta_first_serial(uint64_t version);
 uint64_t fsmeta_next_number(struct meta *meta, size_t partition); /* 0: all used */
 int fsmeta_name_fault(const char *name, size_t length); /* 0, EINVAL, ENAMETOOLONG */
 /* Make room in `tell` for two sets. `tell` NULL: META_BUSY if there is anybody to be told. */
@@ -245,7 +250,7 @@ struct owned {
 uint32_t fsmeta_without_setid(uint32_t mode); /* as the kernel leaves it when somebody writes */
 void fsmeta_set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now);
 
-/* ── fsmeta_backup.c, fsmeta_batches.c ── what changed is told, if its partition has backups */
+/* ── fsmeta_items.c ── what changed is told, if its partition has backups */
 void fsmeta_log_entry(struct meta *meta, const struct entry *entry);
 void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry);
 void fsmeta_log_inode(struct meta *meta, struct inode *inode);
@@ -256,9 +261,11 @@ bool fsmeta_bury_teller(struct meta *meta, int32_t node); /* false: no memory */
 void fsmeta_free_backups(struct meta *meta);
 bool fsmeta_is_shadow(const struct meta *meta, size_t partition);
 
-/* ── fsmeta_entries.c ── */
+/* ── fsmeta_entry.c, fsmeta_entries.c ── */
 bool fsmeta_shelve(struct meta *meta, struct entry *entry); /* entries of shadows are on no shelf; false: no memory */
 void fsmeta_unshelve(struct meta *meta, struct entry *entry);
+struct shelf *fsmeta_find_shelf(const struct meta *meta, uint64_t dir);
+size_t fsmeta_slot_after(const struct shelf *shelf, uint64_t cursor); /* hole or not */
 struct entry *fsmeta_find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
 /* An entry of a file whose record is here, too; *inode NULL: the record was lost. 0 or why it cannot be unlinked here and now. */
 int fsmeta_find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct entry **entry,
@@ -273,7 +280,7 @@ struct name_lock *fsmeta_find_lock(const struct meta *meta, uint64_t key, uint64
 int fsmeta_add_lock(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t owner);
 void fsmeta_free_lock(struct meta *meta, struct name_lock *lock);
 
-/* ── fsmeta_inodes.c ── */
+/* ── fsmeta_inode.c, fsmeta_inodes.c ── */
 struct inode *fsmeta_find_inode(const struct meta *meta, uint64_t ino);
 struct inode *fsmeta_new_inode(struct meta *meta, uint64_t ino); /* cleared, not in its table, which is ready; NULL: no memory */
 void fsmeta_free_inode(struct meta *meta, struct inode *inode);  /* not in the table (any more) */
@@ -288,26 +295,30 @@ int fsmeta_put_copy(struct meta *meta, const struct meta_attr *attr, bool replic
 
 int fsmeta_content_here(const struct meta *meta, uint64_t ino,
                         struct inode **inode); /* META_NOT_MINE, ENOENT, EISDIR, EINVAL: no content */
+bool fsmeta_is_short(const struct inode *inode, size_t most, size_t *there); /* of copies of its content */
+int fsmeta_set_holder(struct inode *inode, int32_t node);
 int fsmeta_list_nodes(node_set set, struct meta_nodes *nodes);
 void fsmeta_record_content(struct meta *meta, struct inode *inode, const struct meta_attr *in);
 void fsmeta_end_writing(struct inode *inode);
 
-/* ── fsmeta_copies.c ── */
+/* ── copies of content: fsmeta_dirs.c, fsmeta_inode.c, fsmeta_places.c ── */
 uint8_t fsmeta_copies_in(const struct dir *dir); /* of what is made in it */
 void fsmeta_note_short(struct meta *meta, const struct inode *inode); /* after each change of it */
 void fsmeta_note_copies(struct meta *meta, uint8_t copies); /* a record says so */
 
-/* ── fsmeta_peer.c ── */
+/* ── fsmeta_uses.c ── */
 void fsmeta_mark_stale(struct meta *meta, uint64_t mark);
 bool fsmeta_is_claimed(const struct meta *meta, uint64_t ino); /* that it is closed is told by the poll loop */
 bool fsmeta_free_use_link(void *context, struct link *link);
 struct fsmeta_use *fsmeta_the_use(struct meta *meta, uint64_t ino); /* made if there is none; NULL: no memory */
 bool fsmeta_is_fresh(const struct meta *meta, uint64_t since, uint64_t mark);
-
-/* ── fsmeta_small.c ── */
+struct meta_small *fsmeta_small_slot(const struct meta *meta, uint64_t ino); /* NULL: nothing is noted */
 void fsmeta_forget_small(struct meta *meta, uint64_t ino); /* 0: all */
 
-/* ── fsmeta_xattr.c ── */
+/* ── fsmeta_xattrs.c ── */
+struct xattr **fsmeta_find_xattr(struct xattr **list, const char *name, size_t length);
+void fsmeta_free_xattr(struct meta *meta, struct xattr *xattr);
+bool fsmeta_is_origin(const struct xattr *xattr);
 int fsmeta_set_one_xattr(struct meta *meta, struct xattr **list, const char *name, const void *value, size_t size, int flags);
 void fsmeta_free_xattrs(struct meta *meta, struct xattr **list);
 void fsmeta_set_origin(struct meta *meta, struct inode *inode, const void *origin, size_t size); /* size 0, or no room for it: none */

@@ -5,18 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static struct meta_small *slot_of(const struct meta *meta, uint64_t ino) {
-    return meta->small == NULL ? NULL : &meta->small[(ino * 0x9E3779B97F4A7C15u >> 40) % META_SMALL_NOTES];
-}
-
-void fsmeta_forget_small(struct meta *meta, uint64_t ino) {
-    struct meta_small *slot = slot_of(meta, ino);
-    if (slot == NULL) return;
-    if (ino == 0)
-        for (size_t i = 0; i < META_SMALL_NOTES; i++) meta->small[i].attr.ino = 0;
-    else if (slot->attr.ino == ino) slot->attr.ino = 0;
-}
-
 static bool is_small(const struct inode *inode) {
     return inode != NULL && S_ISREG(inode->mode) && inode->finished && !inode->lost && inode->closing == 0 && inode->layout == META_WHOLE &&
            inode->nlink > 0 && inode->size > 0 && inode->size <= META_SMALL_MAX;
@@ -44,19 +32,19 @@ bool meta_small_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_
 void meta_note_small(struct meta *meta, uint64_t since, const struct meta_small *small) {
     enter(meta);
     if (meta->small == NULL) meta->small = calloc(META_SMALL_NOTES, sizeof *meta->small);
-    struct meta_small *slot = slot_of(meta, small->attr.ino);
+    struct meta_small *slot = fsmeta_small_slot(meta, small->attr.ino);
     if (slot != NULL && fsmeta_is_fresh(meta, since, small->attr.ino)) *slot = *small;
     pthread_mutex_unlock(&meta->lock);
 }
 
-bool meta_small(struct meta *meta, uint64_t ino, struct meta_small *small) {
+bool meta_small_of(struct meta *meta, uint64_t ino, struct meta_small *small) {
     bool found = false;
     enter(meta);
     if (fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) {
         struct inode *inode = fsmeta_find_inode(meta, ino);
         found = read_small(meta, inode, meta->node, small) && fsmeta_set_add(&inode->watchers, meta->node) == 0;
     } else {
-        const struct meta_small *slot = slot_of(meta, ino);
+        const struct meta_small *slot = fsmeta_small_slot(meta, ino);
         found = slot != NULL && slot->attr.ino == ino;
         if (found) *small = *slot;
     }
@@ -88,7 +76,7 @@ int meta_brought_small(struct meta *meta, const struct meta_attr *attr, bool *te
     enter(meta);
     *tell = !fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino));
     if (!*tell) return leave(meta, hold(meta, ino, meta->node, attr) == 0 ? 0 : ESTALE);
-    struct meta_small *slot = slot_of(meta, ino);
+    struct meta_small *slot = fsmeta_small_slot(meta, ino);
     if (slot == NULL || slot->attr.ino != ino || slot->attr.size != attr->size || slot->attr.mtime != attr->mtime)
         return leave(meta, ESTALE);
     int error = fsmeta_put_copy(meta, attr, true);

@@ -1,5 +1,5 @@
-/* What this node answers to others who ask its shard directly. The decisions are the shard's; here they get their bytes, and the caches of this node's
- * mounts are told what the shard cannot know of. */
+/* What this node answers to others who ask its shard directly, and the life of all that. The decisions are the shard's; the caches of this node's mounts are
+ * told what the shard cannot know of. Stands on peer_meta_backup.c, that on peer_meta_ask.c, that on peer_meta_wire.c. */
 #include "peer_meta_wire.h"
 
 #include <fcntl.h>
@@ -7,75 +7,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-
-/* ── bytes ── */
-
-size_t peer_meta_write_question(const struct peer_meta_question *q, uint32_t serial, uint8_t *to) {
-    size_t heard = q->heard != 0 ? HEARD_BYTES : 0, record = q->attr != NULL ? ATTR_BYTES : 0;
-    size_t size = QUESTION_HEAD + heard + record + q->name_length + q->value_length;
-    size_t most = q->op == PEER_META_BACKUP ? PEER_META_BATCH_MAX : PEER_META_QUESTION_MAX;
-    if (size > most || q->name_length > META_NAME_MAX) return 0;
-    put_le(to, size, 4);
-    put_le(to + 4, serial, 4);
-    put_le(to + 8, (uint64_t)q->op, 1);
-    put_le(to + 9, q->flags | (record > 0 ? PEER_META_HAS_ATTR : 0) | (heard > 0 ? PEER_META_HEARD : 0), 1);
-    put_le(to + 10, q->name_length, 2);
-    put_le(to + 12, q->value_length, 4);
-    put_le(to + 16, q->ino, 8);
-    put_le(to + 24, (uint64_t)q->now, 8);
-    to += QUESTION_HEAD;
-    if (heard > 0) put_le(to, q->heard, 8);
-    to += heard;
-    if (record > 0) put_record(to, q->attr);
-    if (q->name_length > 0) memcpy(to + record, q->name, q->name_length);
-    if (q->value_length > 0) memcpy(to + record + q->name_length, q->value, q->value_length);
-    return size;
-}
-
-/* The parts of a question point into its bytes. False: it is none. */
-static bool read_question(const uint8_t *bytes, size_t size, struct peer_meta_question *q, struct meta_attr *attr, uint32_t *serial) {
-    if (size < QUESTION_HEAD || size > PEER_META_BATCH_MAX || get_le(bytes, 4) != size) return false;
-    if (size > PEER_META_QUESTION_MAX && bytes[8] != PEER_META_BACKUP) return false;
-    *serial = (uint32_t)get_le(bytes + 4, 4);
-    *q = (struct peer_meta_question){
-        .op = (enum peer_meta_op)bytes[8],
-        .flags = bytes[9],
-        .name_length = (size_t)get_le(bytes + 10, 2),
-        .value_length = (size_t)get_le(bytes + 12, 4),
-        .ino = get_le(bytes + 16, 8),
-        .now = (int64_t)get_le(bytes + 24, 8),
-    };
-    size_t record = (q->flags & PEER_META_HAS_ATTR) != 0 ? ATTR_BYTES : 0, heard = (q->flags & PEER_META_HEARD) != 0 ? HEARD_BYTES : 0;
-    size_t left = size - QUESTION_HEAD;
-    if (q->op < PEER_META_LOOKUP || q->op >= PEER_META_OPS || q->ino == 0 || q->name_length > META_NAME_MAX) return false;
-    if (left < heard + record || left - heard - record < q->name_length) return false;
-    if (left - heard - record - q->name_length != q->value_length) return false;
-    const uint8_t *rest = bytes + QUESTION_HEAD;
-    if (heard > 0) q->heard = get_le(rest, 8);
-    rest += heard;
-    if (record > 0) {
-        get_record(rest, attr);
-        q->attr = attr;
-    }
-    q->name = (const char *)rest + record;
-    q->value = rest + record + q->name_length;
-    return true;
-}
-
-bool peer_meta_read_answer(const uint8_t *bytes, size_t size, uint32_t *serial, struct peer_meta_answer *answer) {
-    if (size < ANSWER_HEAD || size > PEER_META_ANSWER_MAX || get_le(bytes, 4) != size || get_le(bytes + 12, 4) >> 8 != 0) return false;
-    *serial = (uint32_t)get_le(bytes + 4, 4);
-    *answer = (struct peer_meta_answer){.error = (int)(int32_t)(uint32_t)get_le(bytes + 8, 4), .flags = bytes[12]};
-    size_t record = (answer->flags & PEER_META_HAS_ATTR) != 0 ? ATTR_BYTES : 0;
-    if (size - ANSWER_HEAD < record || answer->error < 0) return false;
-    if (record > 0) get_record(bytes + ANSWER_HEAD, &answer->attr);
-    size_t holder = (answer->flags & PEER_META_SMALL) != 0 ? HOLDER_BYTES : 0;
-    if (size - ANSWER_HEAD - record < holder) return false;
-    if (holder > 0) answer->holder = (int32_t)(uint32_t)get_le(bytes + ANSWER_HEAD + record, HOLDER_BYTES);
-    answer->bytes = bytes + ANSWER_HEAD + record + holder;
-    answer->count = size - ANSWER_HEAD - record - holder;
-    return true;
-}
 
 /* ── one question ── */
 
@@ -202,7 +133,7 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     struct peer_meta_question q;
     struct meta_attr attr;
     uint32_t serial;
-    if (!read_question(question, size, &q, &attr, &serial)) return 0;
+    if (!peer_meta_read_question(question, size, &q, &attr, &serial)) return 0;
     bool bytes = q.op == PEER_META_READLINK || q.op == PEER_META_GET_XATTR || q.op == PEER_META_CONTENT || q.op == PEER_META_BACKUP;
     bool record = !bytes && q.op != PEER_META_TOUCH && q.op != PEER_META_HOLD;
     struct reply reply = {.bytes = to + ANSWER_HEAD};
@@ -214,7 +145,7 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     if (reply.error != 0) reply.count = 0;
     else if (record) reply.flags |= PEER_META_HAS_ATTR;
     if ((reply.flags & PEER_META_HAS_ATTR) != 0) {
-        put_record(to + ANSWER_HEAD, &reply.attr);
+        peer_meta_put_record(to + ANSWER_HEAD, &reply.attr);
         reply.count = ATTR_BYTES;
     }
     if (reply.error == 0 && (reply.flags & PEER_META_SMALL) != 0) {
@@ -230,10 +161,22 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
 
 /* ── a connection on which something has come ── */
 
+/* A message on a connection of ours: an answer, or a batch before answers. False: it is neither, or a batch that is not taken. */
+static bool take_answer(struct peer_meta *peer_meta, int32_t node, struct peer_meta_link *link, int fd, const uint8_t *message,
+                        size_t size) {
+    struct peer_meta_answer answer;
+    uint32_t serial;
+    if (!peer_meta_read_answer(message, size, &serial, &answer)) return false;
+    if ((answer.flags & PEER_META_BATCH) == 0) peer_meta_answer_came(link, serial, &answer);
+    else if (peer_meta_batch_came(peer_meta, node, fd, &answer)) peer_meta_link_heard(link);
+    else return false;
+    return true;
+}
+
 /* One message: an answer on a connection of ours, a question on another's. */
 static bool take(struct peer_meta *peer_meta, int32_t node, struct peer_meta_link *link, int fd, const uint8_t *message, size_t size,
                  uint8_t *out, size_t *filled) {
-    if (link != NULL) return peer_meta_answers_came(link, fd, message, size);
+    if (link != NULL) return take_answer(peer_meta, node, link, fd, message, size);
     size_t answer = peer_meta_serve(peer_meta, node, message, size, out + *filled);
     *filled += answer;
     return answer > 0;
@@ -311,6 +254,7 @@ struct peer_meta *peer_meta_new(struct meta *meta, struct fsio *io) {
     pthread_mutex_init(&peer_meta->held_lock, NULL);
     pthread_cond_init(&peer_meta->settled, NULL);
     peer_meta->held_tail = &peer_meta->held;
+    peer_meta->connected = peer_meta_send_backups;
     fsio_fair_lock(&peer_meta->kernel_lock);
     data_set_rpc_handler(io, &(struct data_rpc_handler){peer_meta, attend, ended, changed, tick, let_go});
     return peer_meta;

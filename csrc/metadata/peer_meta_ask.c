@@ -126,10 +126,10 @@ static void connect_link(void *context) {
     pthread_mutex_unlock(&link->lock);
     if (error != 0 && link->lane == LANE_BACKUP && !atomic_load(&link->peer_meta->io->stopping)) {
         nanosleep(&(struct timespec){.tv_nsec = (BACKUP_AGAIN_MS + 1) * 1000000L}, NULL);
-        peer_meta_send_backups(link->peer_meta);
+        link->peer_meta->connected(link->peer_meta);
     }
     if (error == 0) data_rpc_listen(link->peer_meta->io, rpc); /* from now on it may end */
-    if (error == 0 && link->lane == LANE_BACKUP) peer_meta_send_backups(link->peer_meta);
+    if (error == 0 && link->lane == LANE_BACKUP) link->peer_meta->connected(link->peer_meta);
 }
 
 /* With the lock held. */
@@ -227,22 +227,17 @@ int peer_meta_ask(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     return error;
 }
 
-bool peer_meta_answers_came(struct peer_meta_link *link, int fd, const uint8_t *bytes, size_t size) {
-    struct peer_meta_answer answer;
-    uint32_t serial;
-    if (!peer_meta_read_answer(bytes, size, &serial, &answer)) return false;
-    if ((answer.flags & PEER_META_BATCH) != 0) {
-        if (!peer_meta_batch_came(link->peer_meta, link->node, fd, &answer)) return false;
-        pthread_mutex_lock(&link->lock);
-        link->heard = meta_backup_has(link->peer_meta->meta, link->node);
-        pthread_mutex_unlock(&link->lock);
-        return true;
-    }
+void peer_meta_link_heard(struct peer_meta_link *link) {
+    pthread_mutex_lock(&link->lock);
+    link->heard = meta_backup_has(link->peer_meta->meta, link->node);
+    pthread_mutex_unlock(&link->lock);
+}
+
+void peer_meta_answer_came(struct peer_meta_link *link, uint32_t serial, const struct peer_meta_answer *answer) {
     pthread_mutex_lock(&link->lock);
     struct peer_meta_call *call = find_call(link, serial);
-    if (call != NULL) run_done(link, call, &answer); /* else its asker has gone */
+    if (call != NULL) run_done(link, call, answer); /* else its asker has gone */
     pthread_mutex_unlock(&link->lock);
-    return true;
 }
 
 static bool asks(const struct peer_meta_link *link, const void *owner) {

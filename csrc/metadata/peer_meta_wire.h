@@ -29,52 +29,14 @@ struct peer_meta {
     struct peer_meta_held *held, **held_tail;
     uint64_t known; /* the last ticket that was seen to be known to backups */
     int giving;
+    void (*connected)(struct peer_meta *peer_meta); /* the connection for backups is there, or is to be tried again */
 };
 
-static inline void put_record(uint8_t *to, const struct meta_attr *a) {
-    put_le(to, a->ino, 8);
-    put_le(to + 8, a->mode, 4);
-    put_le(to + 12, a->nlink, 4);
-    put_le(to + 16, a->uid, 4);
-    put_le(to + 20, a->gid, 4);
-    put_le(to + 24, a->rdev, 4);
-    put_le(to + 28, a->stripe, 4);
-    put_le(to + 32, a->layout, 1);
-    put_le(to + 33, a->finished, 1);
-    put_le(to + 34, a->copies, 1);
-    put_le(to + 35, 0, 1);
-    put_le(to + 36, (uint32_t)a->writer, 4);
-    put_le(to + 40, (uint32_t)a->rank, 4);
-    put_le(to + 44, a->size, 8);
-    put_le(to + 52, a->blocks, 8);
-    put_le(to + 60, (uint64_t)a->atime, 8);
-    put_le(to + 68, (uint64_t)a->mtime, 8);
-    put_le(to + 76, (uint64_t)a->ctime, 8);
-    put_le(to + 84, a->pending, 8);
-}
-
-static inline void get_record(const uint8_t *from, struct meta_attr *a) {
-    *a = (struct meta_attr){
-        .ino = get_le(from, 8),
-        .mode = (uint32_t)get_le(from + 8, 4),
-        .nlink = (uint32_t)get_le(from + 12, 4),
-        .uid = (uint32_t)get_le(from + 16, 4),
-        .gid = (uint32_t)get_le(from + 20, 4),
-        .rdev = (uint32_t)get_le(from + 24, 4),
-        .stripe = (uint32_t)get_le(from + 28, 4),
-        .layout = from[32],
-        .finished = from[33],
-        .copies = from[34],
-        .writer = (int32_t)(uint32_t)get_le(from + 36, 4),
-        .rank = (int32_t)(uint32_t)get_le(from + 40, 4),
-        .size = get_le(from + 44, 8),
-        .blocks = get_le(from + 52, 8),
-        .atime = (int64_t)get_le(from + 60, 8),
-        .mtime = (int64_t)get_le(from + 68, 8),
-        .ctime = (int64_t)get_le(from + 76, 8),
-        .pending = get_le(from + 84, 8),
-    };
-}
+/* peer_meta_wire.c */
+void peer_meta_put_record(uint8_t *to, const struct meta_attr *attr);
+/* The parts of a question point into its bytes. False: it is none. */
+bool peer_meta_read_question(const uint8_t *bytes, size_t size, struct peer_meta_question *question, struct meta_attr *attr,
+                             uint32_t *serial);
 
 /* peer_meta_backup.c, for peer_meta.c */
 void peer_meta_held_tick(struct peer_meta *peer_meta);
@@ -84,13 +46,13 @@ enum { BATCH_ROOM = ANSWER_HEAD + PEER_META_BYTES_MAX };
 /* Before answers to `node` go out, by which something was changed: *size bytes that go before them, ending at `to` (BATCH_ROOM before it); else it waits
  * until backups know of it. False: that took too long, and nobody can be answered. */
 bool peer_meta_before_answers(struct peer_meta *peer_meta, int32_t node, uint8_t *to, size_t *size);
-/* For peer_meta_ask.c: a batch that came before answers on a connection. False: it is not taken, and what follows must not be gone by. */
+/* A batch that came before answers on a connection. False: it is not taken, and what follows must not be gone by. */
 bool peer_meta_batch_came(struct peer_meta *peer_meta, int32_t node, int fd, const struct peer_meta_answer *answer);
 
 /* peer_meta_ask.c, for peer_meta.c */
 bool peer_meta_is_up(struct peer_meta *peer_meta, int32_t node); /* the connection for backups */
-/* one whole message; false: it is no answer, or a batch that is not taken */
-bool peer_meta_answers_came(struct peer_meta_link *link, int fd, const uint8_t *bytes, size_t size);
+void peer_meta_answer_came(struct peer_meta_link *link, uint32_t serial, const struct peer_meta_answer *answer);
+void peer_meta_link_heard(struct peer_meta_link *link); /* a batch of that node was taken */
 void peer_meta_link_ended(struct peer_meta_link *link);
 void peer_meta_links_tick(struct peer_meta *peer_meta);
 void peer_meta_links_free(struct peer_meta *peer_meta);

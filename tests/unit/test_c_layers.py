@@ -28,31 +28,6 @@ CIRCLES: dict[str, list[set[str]]] = {
             "fsio_spill.c", "fsio_spread.c", "fsio_striped.c", "server.c",
         },
     ],
-    "launcher": [
-        {
-            "launcher.c", "launcher_loop.c", "leftover.c", "task_run.c",
-        },
-    ],
-    "metadata": [
-        {
-            "fsmeta.c", "fsmeta_backup.c", "fsmeta_batches.c", "fsmeta_copies.c", "fsmeta_dirs.c", "fsmeta_entries.c",
-            "fsmeta_inodes.c", "fsmeta_peer.c", "fsmeta_records.c", "fsmeta_small.c", "fsmeta_xattr.c",
-        },
-        {
-            "peer_meta.c", "peer_meta_ask.c", "peer_meta_backup.c",
-        },
-    ],
-    "fuse": [
-        {
-            "fuse.c", "fuse_attrs.c", "fuse_closing.c", "fuse_data.c", "fuse_files.c", "fuse_inodes.c", "fuse_list.c",
-            "fuse_names.c", "fuse_notify.c", "fuse_peer.c", "fuse_slow.c", "fuse_suid.c", "fuse_xattr.c",
-        },
-    ],
-    "bindings": [
-        {
-            "py_fsio.c", "py_fsio_handle.c", "py_fsio_parts.c", "py_fsio_room.c",
-        },
-    ],
 }
 
 DEFINITION = re.compile(
