@@ -54,6 +54,7 @@ class Memory:
         self.used = 0  # bytes of the files in IN_MEMORY
         self.leaving = 0  # those of SPILLING
         self.coming = 0  # promised to files that are on their way here
+        self.told = 0  # of these two, to what else keeps something within the same limit
         self.on_disk = 0  # bytes of the files in ON_DISK
         self.away = 0  # bytes of SPILLED and RETURNING
         self.others = 0  # of the limit, taken by what is not a run's

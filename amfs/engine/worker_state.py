@@ -16,7 +16,7 @@ from amfs.config import MemoryLimits, WorkerLimits
 from amfs.engine.machine import Machine
 from amfs.engine.memory import Content, Memory
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.events import CloseRun, Delete, DropSpilled, Kill, OpenRun
+from amfs.vocabulary.events import CloseRun, Delete, DropSpilled, Kill, OpenRun, RoomTaken
 from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.records import KEEP_FAILED, WANT_OUTPUT
 from amfs.vocabulary.states import FILE_NEXT, TASK_NEXT, FileEvent, FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState, illegal
@@ -404,6 +404,10 @@ class WorkerState(Machine):
         if self._drop_spilled:
             self.out.append(DropSpilled(self._drop_spilled))
             self._drop_spilled = []
+        memory = self.memory
+        if memory.limits.firm and memory.used + memory.coming != memory.told:
+            memory.told = memory.used + memory.coming
+            self.out.append(RoomTaken(memory.told))
         self._look_around()
 
     def _flush_run(self, run: int) -> None:

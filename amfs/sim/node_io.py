@@ -29,6 +29,7 @@ from amfs.vocabulary.events import (
     ReadStore,
     Restore,
     RoomRead,
+    RoomTaken,
     SpillOut,
     StageIn,
     StoreInline,
@@ -114,6 +115,7 @@ class NodeIO:
             StoreInline: self.store_inline, ReadStore: self.read_store, FetchData: self.fetch_data, StageIn: self.stage_in,
             CopyOut: self.copy_out, SpillOut: self.spill_out, BringBack: self.bring_back, Evict: self.evict, Restore: self.restore,
             DropSpilled: self.drop_spilled, ReadRoom: self.read_room,
+            RoomTaken: lambda effect: None,
         }  # fmt: skip
 
     def path_of(self, key: str) -> str:

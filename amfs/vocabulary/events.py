@@ -414,6 +414,12 @@ class ReadRoom(Struct, frozen=True):
     """Effect: how much memory is free now? Answered by ``RoomRead``."""
 
 
+class RoomTaken(Struct, frozen=True):
+    """Effect: files of runs take so many bytes of this node's limit now, with those that are on their way here."""
+
+    bytes: int
+
+
 class DropSpilled(Struct, frozen=True):
     """Remove these from the spill directory, or those that were brought back under these numbers."""
 
@@ -532,7 +538,7 @@ Event = (
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom
+    | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom | RoomTaken
     | OpenRun | CloseRun | Log | Probe | Stop | Ended | FilesFlushed | Expand | LookFor | FindLost | RunOver | FsReplied | FsWork
     | AttemptSettled | MovedForTask
 )  # fmt: skip

@@ -16,7 +16,19 @@ from amfs.config import MemoryLimits
 from amfs.engine.memory import Content, Memory
 from amfs.engine.worker import Worker
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.events import BringBack, Delete, DropSpilled, Evict, FetchData, JobDone, ReadRoom, Restore, RoomRead, SpillOut
+from amfs.vocabulary.events import (
+    BringBack,
+    Delete,
+    DropSpilled,
+    Evict,
+    FetchData,
+    JobDone,
+    ReadRoom,
+    Restore,
+    RoomRead,
+    RoomTaken,
+    SpillOut,
+)
 from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.states import PLACE_NEXT, Outcome, Place, PlaceEvent
 
@@ -220,6 +232,16 @@ def test_a_node_that_is_full_asks_for_tasks_if_it_can_spill() -> None:
         node.makes(tid, name, 250 * KIB)
     node.forget().advance(1.0)
     assert node.machine.memory.room() <= 0 and node.take_all(m.StealAsk)
+
+
+def test_what_files_take_is_told_where_others_have_the_same_limit() -> None:
+    node = Small(MemoryLimits(limit=LIMIT, firm=True)).makes(1, "a", 100 * KIB)
+    assert node.effect(RoomTaken) == RoomTaken(100 * KIB)
+    node.makes(2, "b", 50 * KIB)
+    assert node.effect(RoomTaken) == RoomTaken(150 * KIB)
+    node.tell(SHARD, m.Drop(RUN, (key("a"),)))
+    assert node.effect(RoomTaken) == RoomTaken(50 * KIB)
+    assert not Small().makes(1, "a", 100 * KIB).effects_of(RoomTaken)
 
 
 def test_a_copy_whose_reader_went_to_another_node_makes_room() -> None:
