@@ -1,7 +1,7 @@
 """The memory of one node as its worker keeps it: which content is in memory, which in the spill directory, and what goes next. Pure.
 
 Owns the account: the bytes of all files of runs in memory, the room promised to what is on its way, the bytes in the spill directory. It
-says how much room there is and which file is to go. It does not know tasks, messages or jobs: ``engine.spilling`` asks it.
+says how much room there is and which file is to go. It does not know tasks, messages or jobs: ``engine.room`` asks it.
 """
 
 from __future__ import annotations
@@ -198,6 +198,10 @@ class Memory:
         if not file.taken or file.place not in (Place.HELD, Place.BOTH):
             return False
         return file.place == Place.BOTH or (file.spare and not file.users) or self.may_spill(file.taken)
+
+    def copy_path(self, file: Content) -> str:
+        """Where it is in the spill directory."""
+        return f"{self.limits.spill}/{file.copy:x}"
 
     def why_full(self) -> str:
         """What is the matter when there is no room, and what helps; for a person."""

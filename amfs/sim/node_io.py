@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 INLINE_BYTES_MAX = 1 << 16
 FETCH_PATIENCE_S = 30.0
 DISK_BYTES_S = 5e8  # of the disk with the spill directory
-DISK_FULL = 2  # how often a disk is full: less often than the nodes try it (engine.spilling)
+DISK_FULL = 2  # how often a disk is full: less often than the nodes try it (engine.room)
 DISK_ERRORS = 3  # how often one that fails does so
 
 
