@@ -90,7 +90,7 @@ class Worker(Machine):
         self.on_event = {
             TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: files.on_store_failed, FileDamaged: files.on_file_damaged,
             AdoptFiles: files.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_members_changed,
-            RoomRead: lambda event: state.memory.read(event.free, event.others),
+            RoomRead: lambda event: state.memory.read(event.free, event.others, event.spilled),
         }  # fmt: skip
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -102,9 +102,9 @@ class Worker(Machine):
         self._pump()
         self.outbox.flush(self.state.table, self.runs, self.limits.parked_step)
         memory = self.memory
-        if memory.limits.firm and memory.used + memory.coming != memory.told:
-            memory.told = memory.used + memory.coming
-            self.outbox.act(RoomTaken(memory.told))
+        if memory.limits.firm and memory.told != (taken := (memory.used + memory.coming, memory.on_disk)):
+            memory.told = taken
+            self.outbox.act(RoomTaken(*taken))
         self._look_around()
 
     # ── runs, and the nodes around ─────────────────────────────────────────────────────────────────

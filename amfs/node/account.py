@@ -20,7 +20,8 @@ class Account:
 
     def __init__(self, io: Io) -> None:
         self._io = io
-        self._taken = 0  # by files of runs, as their worker says
+        self._taken = 0  # by files of runs, as their worker says,
+        self._spilled = 0  # and on the disk
         self._twice: dict[str, int] = {}  # paths of those of them that are parts as well -> bytes
         self._looked_at = 0.0
 
@@ -39,9 +40,9 @@ class Account:
     def forget_below(self, top: str) -> None:
         self.forget(path for path in tuple(self._twice) if path.startswith(top))
 
-    def hold(self, taken: int) -> None:
-        """Files of runs take so many bytes now."""
-        self._taken = taken
+    def hold(self, taken: int, spilled: int) -> None:
+        """Files of runs take so many bytes now, in memory and in the spill directory."""
+        self._taken, self._spilled = taken, spilled
         self._charge()
 
     def others(self) -> int:
@@ -55,7 +56,7 @@ class Account:
 
     def _charge(self) -> int:
         twice = sum(tuple(self._twice.values()))
-        return max(0, self._io.hold(max(0, self._taken - twice)) - twice)
+        return max(0, self._io.hold(max(0, self._taken - twice), self._spilled) - twice)
 
     def _look(self) -> None:
         """Those that the file system, or the worker, has deleted or spilled are single again."""

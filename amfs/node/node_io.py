@@ -145,7 +145,7 @@ class NodeIO:
         if files is not None:
             self.acts[FsWork] = files.act
             self.acts[FetchData] = self.fetch_data
-            self.acts[RoomTaken] = lambda effect: files.account.hold(effect.bytes)
+            self.acts[RoomTaken] = lambda effect: files.account.hold(effect.bytes, effect.spilled)
             files.heard = lambda event: self.immediate.append(event)
         if mounts is not None:
             self.acts[FsReplied] = mounts.reply
@@ -228,7 +228,7 @@ class NodeIO:
             free = min(free, max(0, self.limits.limit - taken))
         elif self.files is not None:
             others = self.files.account.others()
-        return RoomRead(free, others)
+        return RoomRead(free, others, self.files.io.spilled if self.files is not None else 0)
 
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
 

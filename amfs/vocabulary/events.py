@@ -119,10 +119,11 @@ class JobDone(Struct, frozen=True):
 
 
 class RoomRead(Struct, frozen=True):
-    """How much of the store's memory is free, and how much of its limit is taken by what is not a run's."""
+    """How much of the store's memory is free; how much of its limit, and of what may be ``spilled``, is taken by what is not a run's."""
 
     free: int
     others: int
+    spilled: int = 0
 
 
 class PeerDown(Struct, frozen=True):
@@ -415,9 +416,11 @@ class ReadRoom(Struct, frozen=True):
 
 
 class RoomTaken(Struct, frozen=True):
-    """Effect: files of runs take so many bytes of this node's limit now, with those that are on their way here."""
+    """Effect: files of runs take so many bytes of this node's limits now: in memory, with those that are on their way here, and
+    ``spilled``, with those that are on their way there."""
 
     bytes: int
+    spilled: int
 
 
 class DropSpilled(Struct, frozen=True):

@@ -25,7 +25,7 @@ PyObject *fsio_room_made_object(PyObject *io, PyObject *args);
 PyObject *fsio_spill_above_object(PyObject *io, PyObject *args);
 PyObject *fsio_spill_object(PyObject *io, PyObject *ino);
 PyObject *fsio_spilled_object(PyObject *io, void *closure);
-PyObject *fsio_hold_object(PyObject *io, PyObject *number);
+PyObject *fsio_hold_object(PyObject *io, PyObject *args);
 PyObject *fsio_usage_object(PyObject *io, PyObject *unused);
 extern PyType_Spec fsio_handle_spec;
 PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle); /* takes the handle over, also when it fails */

@@ -40,11 +40,11 @@ PyObject *fsio_spilled_object(PyObject *self, void *closure) {
     return PyLong_FromUnsignedLongLong(fsio_spilled(fsio_of_object(self)));
 }
 
-PyObject *fsio_hold_object(PyObject *self, PyObject *number) {
-    unsigned long long bytes = PyLong_AsUnsignedLongLong(number);
+PyObject *fsio_hold_object(PyObject *self, PyObject *args) {
+    unsigned long long bytes, spilled;
 
-    if (PyErr_Occurred()) return NULL;
-    return PyLong_FromUnsignedLongLong(fsio_hold(fsio_of_object(self), bytes));
+    if (!PyArg_ParseTuple(args, "KK:hold", &bytes, &spilled)) return NULL;
+    return PyLong_FromUnsignedLongLong(fsio_hold(fsio_of_object(self), bytes, spilled));
 }
 
 PyObject *fsio_usage_object(PyObject *self, PyObject *unused) {

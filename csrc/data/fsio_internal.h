@@ -171,7 +171,8 @@ struct fsio {
     uint64_t limit;
     atomic_llong used, parts; /* own_mount: used when last asked */
     atomic_llong since; /* own_mount: bytes added since */
-    atomic_llong held; /* otherwise: bytes of the limit that are not parts (fsio_hold) */
+    atomic_llong held; /* otherwise: bytes of the limit that are not parts (fsio_hold), */
+    atomic_llong held_spilled; /* and those of the spill directory */
     _Atomic int64_t asked_ms; /* own_mount: when */
     pthread_mutex_t rescan_lock;
     _Atomic int64_t scanned_ms, scan_took_ms, exact_ms; /* when last; for how long; when last without anything accounted for meanwhile */

@@ -236,12 +236,21 @@ def test_a_node_that_is_full_asks_for_tasks_if_it_can_spill() -> None:
 
 def test_what_files_take_is_told_where_others_have_the_same_limit() -> None:
     node = Small(MemoryLimits(limit=LIMIT, firm=True)).makes(1, "a", 100 * KIB)
-    assert node.effect(RoomTaken) == RoomTaken(100 * KIB)
+    assert node.effect(RoomTaken) == RoomTaken(100 * KIB, 0)
     node.makes(2, "b", 50 * KIB)
-    assert node.effect(RoomTaken) == RoomTaken(150 * KIB)
+    assert node.effect(RoomTaken) == RoomTaken(150 * KIB, 0)
     node.tell(SHARD, m.Drop(RUN, (key("a"),)))
-    assert node.effect(RoomTaken) == RoomTaken(50 * KIB)
+    assert node.effect(RoomTaken) == RoomTaken(50 * KIB, 0)
     assert not Small().makes(1, "a", 100 * KIB).effects_of(RoomTaken)
+
+
+def test_what_others_spilled_counts_for_the_spill_limit() -> None:
+    node = Small(MemoryLimits(limit=LIMIT, firm=True, spill="/disk", spill_limit=500 * KIB))
+    node.feed(RoomRead(1 << 40, 0, 300 * KIB)).makes(1, "a", 500 * KIB).makes(2, "b", 400 * KIB)
+    assert not node.effects_of(SpillOut)
+    node.feed(RoomRead(1 << 40, 0, 0))
+    assert [effect.name for effect in node.effects_of(SpillOut)] == [key("a")]
+    assert node.effects_of(RoomTaken)[-1] == RoomTaken(900 * KIB, 500 * KIB)
 
 
 def test_a_copy_whose_reader_went_to_another_node_makes_room() -> None:

@@ -216,12 +216,28 @@ def test_parts_have_the_room_that_is_not_held(root: Path) -> None:
     nodes = Nodes(root, 1, [100 << 10])
     io = nodes.io[0]
     nodes.write(0, content(40960))
-    assert io.hold(60 << 10) == 40960 and io.usage()[0] == 40960 + (60 << 10)
+    assert io.hold(60 << 10, 0) == 40960 and io.usage()[0] == 40960 + (60 << 10)
     with pytest.raises(OSError) as caught:
         nodes.write(0, content(4096))
     assert caught.value.errno == errno.ENOSPC
-    io.hold(50 << 10)
+    io.hold(50 << 10, 0)
     nodes.write(0, content(8192))
+    nodes.stop()
+
+
+def test_what_runs_have_spilled_counts_for_what_parts_may_spill(root: Path, tmp_path: Path) -> None:
+    nodes = Nodes(root, 1, [1 << 20])
+    io = nodes.io[0]
+    io.set_spill(str(tmp_path))
+    io.spill_above(1 << 20, 100_000)
+    ino = nodes.write(0, content(60_000))
+    time.sleep(0.1)  # a part that was written a moment ago stays
+    io.hold(0, 50_000)
+    with pytest.raises(OSError) as caught:
+        io.spill(ino)
+    assert caught.value.errno == errno.EDQUOT and io.spilled == 0
+    io.hold(0, 40_000)
+    assert io.spill(ino) >= 60_000 and io.spilled == 60_000
     nodes.stop()
 
 
