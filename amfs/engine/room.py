@@ -206,21 +206,40 @@ class Room:
             if file is None:
                 break
             over -= file.taken
-            run = self.runs[int(file.name[: file.name.index("/")])]
-            if file.place == Place.BOTH:
-                self._evict(file)
-                freed = True
-            elif file.spare and not file.users:
-                del run.files[file.name]
-                self.state.removed(file)
-                self.outbox.delete(file.name)
-                self.outbox.send(self.state.table.node_of(file.name), m.Lost(run.id, (file.name,), self.node))
+            run = self._run_of(file)
+            if self._leaves_at_once(run, file):
                 freed = True
             else:
                 file.copy = self.state.job("spill", run, file.name, None)
                 memory.move(file, PlaceEvent.SPILL)
                 self.outbox.act(SpillOut(file.copy, file.name))
         return freed
+
+    def _run_of(self, file: File) -> Run:
+        return self.runs[int(file.name[: file.name.index("/")])]
+
+    def _leaves_at_once(self, run: Run, file: File) -> bool:
+        """It goes, if it is on the disk already, or other nodes have it and no task here is to read it."""
+        if file.place == Place.BOTH:
+            self._evict(file)
+        elif file.spare and not file.users:
+            del run.files[file.name]
+            self.state.removed(file)
+            self.outbox.delete(file.name)
+            self.outbox.send(self.state.table.node_of(file.name), m.Lost(run.id, (file.name,), self.node))
+        else:
+            return False
+        return True
+
+    def give_way(self, wanted: float) -> None:
+        """Files of ``amfs:/``, which have the same limit, need so many bytes: copies that are spare go before anything else has to."""
+        stay = self._in_use()
+        for file in list(self.memory.files.values()):
+            if wanted <= 0:
+                return
+            taken = file.taken
+            if file.place in (Place.HELD, Place.BOTH) and file.name not in stay and self._leaves_at_once(self._run_of(file), file):
+                wanted -= taken
 
     def _evict(self, file: File) -> None:
         self.memory.move(file, PlaceEvent.EVICTED)

@@ -30,6 +30,7 @@ from amfs.vocabulary.events import (
     Effect,
     Event,
     FileDamaged,
+    FsFull,
     JobDone,
     Kill,
     MembersChanged,
@@ -90,6 +91,7 @@ class Worker(Machine):
         self.on_event = {
             TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: files.on_store_failed, FileDamaged: files.on_file_damaged,
             AdoptFiles: files.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_members_changed,
+            FsFull: lambda event: self.room.give_way(event.wanted),
             RoomRead: lambda event: state.memory.read(event.free, event.others, event.spilled),
         }  # fmt: skip
 

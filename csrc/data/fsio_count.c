@@ -44,9 +44,9 @@ void fsio_account(struct fsio *io, int64_t bytes) {
 
 uint64_t fsio_hold(struct fsio *io, uint64_t bytes, uint64_t spilled) {
     atomic_store(&io->held_spilled, (int64_t)spilled);
-    if (io->own_mount) return 0;
     int64_t before = atomic_exchange(&io->held, (int64_t)bytes), parts = atomic_load(&io->used);
     if ((int64_t)bytes < before) atomic_fetch_add(&io->room_made, 1);
+    if (io->own_mount) return 0;
     if ((int64_t)bytes > before) fsio_pressed(io, used_so_far(io));
     return parts > 0 ? (uint64_t)parts : 0;
 }

@@ -22,6 +22,7 @@ from amfs.vocabulary.events import (
     DropSpilled,
     Evict,
     FetchData,
+    FsFull,
     JobDone,
     ReadRoom,
     Restore,
@@ -242,6 +243,23 @@ def test_what_files_take_is_told_where_others_have_the_same_limit() -> None:
     node.tell(SHARD, m.Drop(RUN, (key("a"),)))
     assert node.effect(RoomTaken) == RoomTaken(50 * KIB, 0)
     assert not Small().makes(1, "a", 100 * KIB).effects_of(RoomTaken)
+
+
+def test_spare_copies_give_way_to_files_of_the_session() -> None:
+    """What only this node has stays, and so does what a task here is to read."""
+    node = Small(MemoryLimits(limit=LIMIT, firm=True), slots=1).makes(1, "a", 100 * KIB)
+    node.assign(mine(2, "x", outputs="b"), mine(3, "y z"))
+    node.located("x", 2, size=250 * KIB).located("y", 2, size=250 * KIB)
+    for name in "xy":
+        node.tell(2, m.Content(RUN, (m.Blob(key(name), 250 * KIB),)))
+        node.feed(JobDone(node.effect(FetchData).serial, "", 250 * KIB))
+    node.exits(2, 50 * KIB).forget()
+    node.feed(FsFull(1, 400 * KIB))
+    assert node.effect(Delete) == Delete([key("x")])
+    assert node.take(m.Lost, SHARD) == m.Lost(RUN, (key("x"),), 0)
+    assert node.effect(RoomTaken) == RoomTaken(400 * KIB, 0)
+    node.feed(FsFull(2, 400 * KIB))
+    assert not node.effects_of(Delete)
 
 
 def test_what_others_spilled_counts_for_the_spill_limit() -> None:
