@@ -7,6 +7,7 @@ reads of ``amfs:/``, or makes there, has a name on either side. It counts once, 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterable
 
@@ -22,23 +23,28 @@ class Account:
         self._io = io
         self._taken = 0  # by files of runs, as their worker says,
         self._spilled = 0  # and on the disk
+        self._lock = threading.Lock()
         self._twice: dict[str, int] = {}  # paths of those of them that are parts as well -> bytes
+        self._twice_bytes = 0
         self._looked_at = 0.0
 
     def linked(self, path: str) -> int:
         """The file of a run at ``path`` is a part as well; in any thread. Its size. Raises OSError."""
         facts = os.stat(path)
-        self._twice[path] = min(facts.st_size, facts.st_blocks * 512)
+        size = min(facts.st_size, facts.st_blocks * 512)
+        with self._lock:
+            self._twice_bytes += size - self._twice.get(path, 0)
+            self._twice[path] = size
         return facts.st_size
 
     def forget(self, paths: Iterable[str]) -> None:
         """The runs' names of these go."""
         if self._twice:
-            for path in paths:
-                self._twice.pop(path, None)
+            with self._lock:
+                self._twice_bytes -= sum(self._twice.pop(path, 0) for path in paths)
 
     def forget_below(self, top: str) -> None:
-        self.forget(path for path in tuple(self._twice) if path.startswith(top))
+        self.forget([path for path in tuple(self._twice) if path.startswith(top)])
 
     def hold(self, taken: int, spilled: int) -> None:
         """Files of runs take so many bytes now, in memory and in the spill directory."""
@@ -55,12 +61,12 @@ class Account:
         return self._charge()
 
     def _charge(self) -> int:
-        twice = sum(tuple(self._twice.values()))
+        twice = self._twice_bytes
         return max(0, self._io.hold(max(0, self._taken - twice), self._spilled) - twice)
 
     def _look(self) -> None:
         """Those that the file system, or the worker, has deleted or spilled are single again."""
-        self.forget(path for path in tuple(self._twice) if not self._is_twice(path))
+        self.forget([path for path in tuple(self._twice) if not self._is_twice(path)])
 
     @staticmethod
     def _is_twice(path: str) -> bool:
