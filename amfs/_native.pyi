@@ -180,8 +180,11 @@ class Io:
     @property
     def spilled(self) -> int:
         """Bytes of parts in the spill directory."""
+    def hold(self, bytes: int, spilled: int, /) -> int:
+        """Files of runs take so many bytes of the same limit from now on, and of what may be ``spilled``; the bytes that parts take. 0
+        where the store is a mount of its own: the kernel counts both."""
     def usage(self) -> tuple[int, int, int]:
-        """(used, limit, parts)"""
+        """(used, limit, parts); used: by parts and by what is held."""
     def open(
         self,
         ino: int,

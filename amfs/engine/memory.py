@@ -1,7 +1,7 @@
 """The memory of one node as its worker keeps it: which content is in memory, which in the spill directory, and what goes next. Pure.
 
 Owns the account: the bytes of all files of runs in memory, the room promised to what is on its way, the bytes in the spill directory. It
-says how much room there is and which file is to go. It does not know tasks, messages or jobs: ``engine.spilling`` asks it.
+says how much room there is and which file is to go. It does not know tasks, messages or jobs: ``engine.room`` asks it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,10 @@ class Memory:
         self.leaving = 0  # those of SPILLING
         self.coming = 0  # promised to files that are on their way here
         self.on_disk = 0  # bytes of the files in ON_DISK
+        self.told = (0, 0)  # of these, to what else keeps something within the same limits
         self.away = 0  # bytes of SPILLED and RETURNING
-        self.others = 0  # of the limit, taken by what is not a run's
+        self.others = 0  # of the limit, taken by what is not a run's,
+        self.others_on_disk = 0  # and of what may be spilled
         self.free: float = math.inf  # in the store, as the kernel says
         self.made_mean = 0.0  # what a task makes, as a running mean
         self.files: dict[str, Any] = {}  # Content in memory by key, that which came first first
@@ -128,10 +130,10 @@ class Memory:
         if self.made_mean > self._eased_for:
             self._ease()
 
-    def read(self, free: int, others: int) -> None:
-        if others != self.others or free != self.free:
+    def read(self, free: int, others: int, others_on_disk: int = 0) -> None:
+        if others != self.others or free != self.free or others_on_disk < self.others_on_disk:
             self._barren = False
-        self.free, self.others = free, others
+        self.free, self.others, self.others_on_disk = free, others, others_on_disk
         self._ease()
 
     # ── how much room ──────────────────────────────────────────────────────────────────────────────
@@ -158,7 +160,7 @@ class Memory:
         return max(above, wanted - self.room(reserved)) - self.leaving
 
     def may_spill(self, size: int) -> bool:
-        full = self.limits.spill_limit and self.on_disk + size > self.limits.spill_limit
+        full = self.limits.spill_limit and self.on_disk + self.others_on_disk + size > self.limits.spill_limit
         return self.spills and not self.failed and not full
 
     def may_take(self) -> bool:
@@ -197,6 +199,10 @@ class Memory:
         if not file.taken or file.place not in (Place.HELD, Place.BOTH):
             return False
         return file.place == Place.BOTH or (file.spare and not file.users) or self.may_spill(file.taken)
+
+    def copy_path(self, file: Content) -> str:
+        """Where it is in the spill directory."""
+        return f"{self.limits.spill}/{file.copy:x}"
 
     def why_full(self) -> str:
         """What is the matter when there is no room, and what helps; for a person."""

@@ -1,10 +1,10 @@
 """The worker of one node (AME §3.5): its tasks. Pure.
 
 Owns the life of tasks on this node: they arrive, are parked under the files that they wait for, become READY, go to the launcher with a
-small backlog, end, are reported, are stolen. Files are in ``availability``. It does not know how processes start: it sends ``Launch`` and
-receives ``TasksExited``.
+small backlog, end, are reported, are stolen. It has a ``FileTable``, a ``Room`` and an ``Outbox``, which share ``WorkerState``. It does not
+know how processes start: it sends ``Launch`` and receives ``TasksExited``.
 
-AME's threads are methods here: fetcher = ``on_assign``, task mover = ``_admit`` and ``_there``, receiver = ``on_located``,
+AME's threads are methods: fetcher = ``on_assign``, task mover = ``_admit`` and ``FileTable.there``, receiver = ``FileTable.on_located``,
 committer = ``flush``.
 """
 
@@ -16,69 +16,190 @@ from itertools import islice
 import msgspec
 
 from amfs.config import MemoryLimits, WorkerLimits
+from amfs.engine.file_table import FileTable
 from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.spilling import Spilling
-from amfs.engine.worker_state import File, Run, TaskEntry
+from amfs.engine.launches import Launches
+from amfs.engine.machine import Machine
+from amfs.engine.room import Room
+from amfs.engine.worker_records import File, Run, TaskEntry
+from amfs.engine.worker_state import WorkerState
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import (
     AdoptFiles,
+    CloseRun,
+    Effect,
+    Event,
     FileDamaged,
+    FsFull,
     JobDone,
-    Launch,
+    Kill,
     MembersChanged,
+    OpenRun,
     ReadRoom,
     RoomRead,
+    RoomTaken,
     StoreFailed,
     TasksExited,
     TimerFired,
 )
-from amfs.vocabulary.paths import NamedFiles, in_namespace, sandbox_name, shared_path, store_path
-from amfs.vocabulary.records import BLIND, DIRECTORIES, IS_DIRECTORY, STAGED, pack_record, unpack_body
-from amfs.vocabulary.states import FileEvent, FileState, Outcome, Place, TaskEvent, TaskState
+from amfs.vocabulary.paths import NamedFiles, in_namespace
+from amfs.vocabulary.records import IS_DIRECTORY, unpack_body
+from amfs.vocabulary.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.workflow.tokens import is_token, task_of
 from amfs.workflow.workflow import some
 
-_DEFAULTS = m.Options()
-READ_IN_PLACE = (Place.SPILLED, Place.RETURNING)
+DISK_JOBS = ("spill", "back")
 
 
-class Worker(Spilling):
-    """One node's worker: the tasks' side, and the table of what it listens to."""
+class Worker(Machine):
+    """One node's worker: the table of what it listens to, and the life of its tasks."""
 
     def __init__(
         self, node: int, slots: int, store: str, limits: WorkerLimits | None = None, memory: MemoryLimits | None = None
     ) -> None:
-        super().__init__(node, slots, store, limits, memory)
+        super().__init__(node)
+        self.state = state = WorkerState(node, slots, store, limits, memory)
+        self.outbox = state.outbox
+        self.memory = state.memory
+        self.slots = slots
+        self.store = store
+        self.limits = state.limits
+        self.runs = state.runs
+        self.ready = state.ready
+        self.inflight = state.inflight
+        self.jobs = state.jobs
+        self.files = files = FileTable(state)
+        self.launches = Launches(state)
+        self.room = Room(state, files, self.launches)
+        self.mean_s = 0.05  # running mean of how long a task takes, for the size of the backlog
+        self.steal_wait_s = 0.0  # 0: no steal under way
+        self.victim = 0
         self.on_message = {
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
             m.Assign: self.on_assign,
-            m.Located: self.on_located,
-            m.FileFailed: self.on_file_failed,
-            m.Fetch: self.on_fetch,
-            m.Content: self.on_content,
-            m.Drop: self.on_drop,
-            m.Flush: self.on_flush,
+            m.Located: files.on_located,
+            m.FileFailed: files.on_file_failed,
+            m.Fetch: files.on_fetch,
+            m.Content: files.on_content,
+            m.Drop: files.on_drop,
+            m.Flush: files.on_flush,
             m.OutOfService: self.on_out_of_service,
             m.StealAsk: self.on_steal_ask,
             m.StealNone: self.on_steal_none,
         }
         self.on_event = {
-            TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed, FileDamaged: self.on_file_damaged,
-            AdoptFiles: self.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_members_changed,
-            RoomRead: self.on_room_read,
+            TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: files.on_store_failed, FileDamaged: files.on_file_damaged,
+            AdoptFiles: files.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_members_changed,
+            FsFull: lambda event: self.room.give_way(event.wanted),
+            RoomRead: lambda event: state.memory.read(event.free, event.others, event.spilled),
         }  # fmt: skip
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        self.outbox.now = now
+        self.outbox.out = self.out
+        return super().handle(event, now)
+
+    def flush(self) -> None:
+        self._pump()
+        self.outbox.flush(self.state.table, self.runs, self.limits.parked_step)
+        memory = self.memory
+        if memory.limits.firm and memory.told != (taken := (memory.used + memory.coming, memory.on_disk)):
+            memory.told = taken
+            self.outbox.act(RoomTaken(*taken))
+        self._look_around()
+
+    # ── runs, and the nodes around ─────────────────────────────────────────────────────────────────
+
+    def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
+        if message.run not in self.runs and message.run not in self.state.gone:
+            self.runs[message.run] = Run(message.run, message.client, message.info)
+            self.outbox.act(OpenRun(message.run, message.info))
+            for sender, early in self.state.early.pop(message.run, []):
+                self.on_message[type(early)](sender, early)
+        if message.run in self.state.gone:
+            self.outbox.send(message.client, m.RunGone(message.run, self.node, {}))
+        else:
+            self._say_ready(self.runs[message.run])
+
+    def _say_ready(self, run: Run) -> None:
+        """Tell the submitter that the run may begin here, unless tasks of another one with the same journal are still about."""
+        journal = run.info.journal
+        if not journal or not any(other is not run and other.info.journal == journal for other in self.runs.values()):
+            self.outbox.send(run.submitter, m.RunReady(run.id, self.node))
+
+    def on_run_end(self, peer: int, message: m.RunEnd) -> None:
+        run = self.runs.get(message.run)
+        if run is None:
+            self.state.early.pop(message.run, None)
+            self.state.gone.add(message.run)
+            if peer >= m.CLIENT_ID_MIN:
+                self.outbox.send(peer, m.RunGone(message.run, self.node, {}))
+            return
+        run.closing = True
+        for entry in run.tasks.values():
+            if entry.state in (TaskState.INVALID, TaskState.READY):
+                entry.state = TaskState.MOVED  # whoever still has it in a queue skips it
+        serials = [serial for serial, entry in self.inflight.items() if entry.run is run]
+        if serials:
+            self.outbox.act(Kill(serials))
+        self._close_if_empty(run)
+
+    def _close_if_empty(self, run: Run) -> None:
+        if run.in_launcher or any(job[1] is run for job in self.jobs.values()):
+            return
+        for file in run.files.values():
+            self.state.removed(file)
+        del self.runs[run.id]
+        self.state.gone.add(run.id)
+        self.outbox.act(CloseRun(run.id, run.info.scope))
+        self.outbox.send(run.submitter, m.RunGone(run.id, self.node, run.counters))
+        for other in self.runs.values():
+            if run.info.journal and other.info.journal == run.info.journal and not other.closing:
+                self._say_ready(other)
+
+    def on_members_changed(self, event: MembersChanged) -> None:
+        """Files see to what was lost or moved; tasks of dispatchers that died are forgotten, or reported to another that gave them."""
+        state, dead = self.state, event.dead
+        before, state.table = state.table, event.table
+        state.peers = event.ring
+        state.alive = event.slots.keys()
+        self.files.members_changed(before, dead)
+        for run in self.runs.values():
+            for entry in list(run.tasks.values()):
+                if entry.spec.origin in dead and entry.state in (TaskState.INVALID, TaskState.READY):
+                    if entry.state == TaskState.INVALID:
+                        self.state.unpark(entry)
+                    asker = next((asker for asker in entry.askers if asker[0] not in dead), None)
+                    if asker is None:
+                        self.state.forget(entry)  # the submitter gives it to another dispatcher, which will assign it anew
+                        continue
+                    entry.spec = msgspec.structs.replace(entry.spec, origin=asker[0], attempt=asker[1])
+                    entry.askers = tuple(other for other in entry.askers if other != asker)
+                    if entry.state == TaskState.INVALID:
+                        run.parked[asker[0]] = run.parked.get(asker[0], 0) + 1
+
+    def on_job_done(self, event: JobDone) -> None:
+        job = self.jobs.pop(event.serial, None)
+        if job is None:
+            return
+        kind, run, name, entry = job
+        if kind in DISK_JOBS:
+            self.room.job_done(kind, run, name, event)
+        else:
+            self.files.job_done(kind, run, name, entry, event)
+        if run.closing:
+            self._close_if_empty(run)
 
     # ── tasks come in ──────────────────────────────────────────────────────────────────────────────
 
     def on_assign(self, peer: int, message: m.Assign) -> None:
-        run = self._run_for(message.run, peer, message)
+        run = self.state.run_for(message.run, peer, message)
         if run is None or run.closing:
             return
         for spec in message.tasks:
             if peer != spec.origin:
-                self._moved_tasks.setdefault((run.id, spec.origin, -1), []).append((spec.tid, spec.attempt))
-                self._touched[run.id] = None
+                self.outbox.moved(run.id, spec, -1)
             known = run.tasks.get(spec.tid)
             if known is not None:
                 # Repeated, or its dispatcher was rebuilt elsewhere, or there are two: keep the work, report to each that asks.
@@ -99,8 +220,8 @@ class Worker(Spilling):
     def _take_back(self, entry: TaskEntry) -> None:
         """The task is given up here, not begun."""
         if entry.state == TaskState.INVALID:
-            self._unpark(entry)
-        self._forget(entry)
+            self.state.unpark(entry)
+        self.state.forget(entry)
 
     def _admit(self, run: Run, spec: m.TaskSpec, moved: bool) -> None:
         entry = TaskEntry(run, spec, moved)
@@ -112,7 +233,7 @@ class Worker(Spilling):
             file = files.get(name)
             if file is None:
                 file = files[name] = File(name)
-                self._locate_file(run, file)
+                self.outbox.locate(run.id, name)
             file.users += 1
             state = file.state
             if state == FileState.LOCAL or state == FileState.SHARED:
@@ -124,28 +245,28 @@ class Worker(Spilling):
                 entry.unlocated += 1
         for name in spec.shared:
             if run.info.stage_shared or in_namespace(name, len(run.info.scope)):
-                self._stage(run, entry, name)
+                self.files.stage(run, entry, name)
         if not entry.missing:
-            self._become_ready(entry)
+            self.state.become_ready(entry)
             return
         parked = run.parked
         parked[spec.origin] = parked.get(spec.origin, 0) + 1
-        self._touched[run.id] = None
+        self.outbox.touch(run.id)
         if not entry.unlocated:
-            self._all_located(entry)
+            self.files.all_located(entry)
 
     # ── running ────────────────────────────────────────────────────────────────────────────────────
 
     def _pump(self) -> None:
         """Keep the launcher's slots full, and a little more in its queue, so that it never has to ask."""
         ready, memory = self.ready, self.memory
-        hard = memory.limit and (memory.used + memory.coming > memory.easy or self.granted or self.fetches or self.wanted)
+        hard = memory.limit and (memory.used + memory.coming > memory.easy or self.room.granted or self.files.fetches or self.room.wanted)
         if not (ready or hard):
             return
         ahead = min(self.limits.backlog_max, int(self.slots * self.limits.backlog_s / self.mean_s))
         target = self.slots + ahead
-        if hard and not self.plenty(target):
-            self.pump_within_memory(target)
+        if hard and not self.room.plenty(target):
+            self.room.pump(target)
             return
         if not ready:
             return
@@ -157,96 +278,7 @@ class Worker(Spilling):
             entry = ready.pop()
             if entry.state == TaskState.READY:
                 entries.append(entry)
-        self.launch(entries)
-
-    def launch(self, entries: Sequence[TaskEntry]) -> None:
-        """Give them to the launcher."""
-        records: list[bytes] = []
-        blind = False
-        for entry in entries:
-            self.serial += 1
-            record = self._record(self.serial, entry)
-            self._move(entry, TaskEvent.LAUNCHED)
-            entry.serial = self.serial
-            self.inflight[self.serial] = entry
-            entry.run.in_launcher += 1
-            records.append(record)
-            blind = blind or (entry.spec.options is not None and bool(entry.spec.options.blind))
-        if records:
-            self.out.append(Launch(records, blind))
-
-    def _record(self, serial: int, entry: TaskEntry) -> bytes:
-        spec = entry.spec
-        run = entry.run
-        info = run.info
-        if spec.options is None and not (spec.inputs or spec.outputs or spec.shared):
-            return pack_record(serial, spec.body, flags=run.flags | STAGED, context=run.id, capture=info.capture_bytes)
-        scope = info.scope
-        cut = len(scope)
-        options = spec.options or _DEFAULTS
-        root = self.store
-        inputs: list[tuple[str, str]] = []
-        given = entry.given = []
-        stamps: list[tuple[int, int]] = []
-        outputs: list[tuple[str, str]] = []
-        if options.unstaged:
-            outputs = [(name[cut:], "") for name in spec.outputs]
-        else:
-            deep = options.depth > 0
-            for name in spec.inputs or ():
-                file = run.files[name]
-                short = name[cut:]
-                if file.state == FileState.SHARED:
-                    if is_token(short):
-                        continue
-                    if short[0] != "/" or deep:
-                        given.append(name)
-                        inputs.append(("@" + shared_path(info.base, short, info.hashed_outputs), sandbox_name(short, info.base)))
-                        stamps.append((0, 1) if short in options.filled else (0, 0))
-                else:
-                    source = f"@{self.copy_path(file)}" if file.place in READ_IN_PLACE else store_path(root, scope, name)
-                    given.append(name)
-                    inputs.append((source, sandbox_name(short, info.base) if deep else short))
-                    stamps.append((file.size, file.mtime_ns))
-            for name in spec.shared:
-                short = name[cut:]
-                if in_namespace(short) or (info.stage_shared and not (short[0] == "/" and not deep)):
-                    staged = run.files.get(name)
-                    spilled = staged is not None and staged.place in READ_IN_PLACE
-                    source = f"@{self.copy_path(staged)}" if staged is not None and spilled else store_path(root, scope, name)
-                    inputs.append((source, sandbox_name(short, info.base)))
-                elif short[0] != "/" or deep:
-                    path = run.paths.get(short) or shared_path(info.base, short)
-                    inputs.append(("@" + path, sandbox_name(short, info.base)))
-                else:
-                    inputs.append(("@" + short, short))  # read where it is, and compared like the others
-                given.append(name)
-                stamps.append((0, 1) if short in options.filled else (0, 0))  # a time that is known: none is taken, and it is not compared
-            for name in spec.outputs:
-                short = name[cut:]
-                if short[0] == "/" and not deep:
-                    outputs.append((short, ""))
-                else:
-                    outputs.append((sandbox_name(short, info.base) if deep else short, store_path(root, scope, name)))
-        flags = run.flags
-        if options.blind:
-            flags |= BLIND
-        elif not options.unstaged:
-            flags |= STAGED if options.depth or options.reduce or info.hashed_outputs else STAGED | DIRECTORIES
-        return pack_record(
-            serial,
-            spec.body,
-            flags=flags,
-            context=run.id,
-            cores=options.cores,
-            memory=options.memory,
-            time_limit_ms=options.time_limit_ms,
-            depth=options.depth,
-            capture=info.capture_bytes,
-            inputs=inputs,
-            stamps=stamps,
-            outputs=outputs,
-        )
+        self.launches.launch(entries)
 
     def needs(self, serial: int) -> Callable[[str], bool] | None:
         """Says of a path whether a blind task that ended well is to be doubted if it looked for it in vain; None: never.
@@ -263,7 +295,7 @@ class Worker(Spilling):
     def origin_of(self, serial: int) -> bytes:
         """What the records of files are to keep of the task that made them."""
         entry = self.inflight.get(serial)
-        return self.origin(entry) if entry is not None else b""
+        return self.files.origin(entry) if entry is not None else b""
 
     def on_exited(self, event: TasksExited) -> None:
         node = self.node
@@ -304,8 +336,8 @@ class Worker(Spilling):
                     keys = [entry.given[place] for place in changed]
                     result = msgspec.structs.replace(result, suspects=self._suspects(run, result, keys))
                     self._spoiled(run, keys)
-                self._move(entry, TaskEvent.WENT_WRONG)
-                self._end(entry, result)
+                self.state.move(entry, TaskEvent.WENT_WRONG)
+                self.state.end(entry, result)
                 continue
             if spec.outputs:
                 if self.memory.limit:
@@ -313,10 +345,10 @@ class Worker(Spilling):
                 self._outputs_made(entry, made)
             if entry.flushing:
                 entry.result = result
-                self._move(entry, TaskEvent.WROTE_FINALS)
+                self.state.move(entry, TaskEvent.WROTE_FINALS)
             else:
-                self._move(entry, TaskEvent.SUCCEEDED)
-                self._end(entry, result)
+                self.state.move(entry, TaskEvent.SUCCEEDED)
+                self.state.end(entry, result)
 
     def _outputs_made(self, entry: TaskEntry, made: tuple[tuple[int, ...], ...]) -> None:
         """The launcher has published the outputs into the store: LOCAL here, VALID at the FLS, finals on their way out."""
@@ -333,12 +365,12 @@ class Worker(Spilling):
                 file.size = size
                 fresh = file.state == FileState.INVALID
                 if fresh:
-                    self._move_file(file, FileEvent.ON_SHARED)
-                self._publish_file(run, name, size, SHARED_RETENTION)
-                self._there(run, file, fresh)
+                    self.state.move_file(file, FileEvent.ON_SHARED)
+                self.outbox.publish(run.id, name, size, SHARED_RETENTION)
+                self.files.there(run, file, fresh)
                 continue
             if not retention and file is None:  # nobody reads it, nobody wants it
-                self._delete.append(name)
+                self.outbox.delete(name)
                 continue
             if file is None:
                 file = run.files[name] = File(name)
@@ -350,14 +382,14 @@ class Worker(Spilling):
             file.dropped = False
             if retention & m.FINAL:
                 entry.flushing += 1
-                self._copy_out(run, name, entry)
+                self.files.copy_out(run, name, entry)
                 if in_namespace(name, cut):
                     continue  # whether it becomes a file is known when it has been taken out: nobody reads it before
             fresh = file.state == FileState.INVALID
-            self._move_file(file, FileEvent.PRODUCED)
-            self._publish_file(run, name, size, retention)
+            self.state.move_file(file, FileEvent.PRODUCED)
+            self.outbox.publish(run.id, name, size, retention)
             if file.waiting:
-                self._there(run, file, fresh)
+                self.files.there(run, file, fresh)
 
     def _suspects(self, run: Run, result: m.Result, changed: Sequence[str]) -> tuple[int, ...]:
         """Inputs were changed while a task read them, which need not have been this task. The others that had them at that time."""
@@ -379,7 +411,7 @@ class Worker(Spilling):
         for name in changed:
             file = run.files.get(name)
             if file is not None and file.state == FileState.LOCAL:
-                self._give_up(run, file)
+                self.files.give_up(run, file)
 
     # ── stealing ───────────────────────────────────────────────────────────────────────────────────
 
@@ -388,22 +420,22 @@ class Worker(Spilling):
             self.runs[message.run].in_service = False
 
     def _idle(self) -> bool:
-        free = len(self.inflight) < self.slots and not self.ready and bool(self.runs) and bool(self.peers)
+        free = len(self.inflight) < self.slots and not self.ready and bool(self.runs) and bool(self.state.peers)
         return free and all(run.in_service for run in self.runs.values())
 
     def on_steal_ask(self, peer: int, message: m.StealAsk) -> None:
         want = min(message.want, (len(self.ready) + 1) // 2)
-        taken = self.ready.take_back(want) if want and (len(self.inflight) >= self.slots or self.wanted) else []
+        taken = self.ready.take_back(want) if want and (len(self.inflight) >= self.slots or self.room.wanted) else []
         by_run: dict[int, list[m.TaskSpec]] = {}
         for entry in reversed(taken):
-            self._forget(entry)
+            self.state.forget(entry)
             entry.run.counters["stolen"] += 1
-            self._gave(entry, peer)
+            self.outbox.moved(entry.run.id, entry.spec, peer)
             by_run.setdefault(entry.run.id, []).append(entry.spec)
         for run, specs in by_run.items():
-            self.send(peer, m.Assign(run, tuple(specs), moved=True))
+            self.outbox.send(peer, m.Assign(run, tuple(specs), moved=True))
         if not taken:
-            self.send(peer, m.StealNone())
+            self.outbox.send(peer, m.StealNone())
 
     def on_steal_none(self, peer: int, message: m.StealNone) -> None:
         pass  # the timer asks the next neighbour
@@ -411,23 +443,23 @@ class Worker(Spilling):
     def on_timer(self, event: TimerFired) -> None:
         """Ask the next neighbour in the ring, ever more rarely while nobody has anything."""
         if event.key != "steal":
-            self.on_memory_timer(event.key)
+            self.room.on_timer(event.key)
             return
         self.steal_wait_s = min(max(self.steal_wait_s * 2, self.limits.steal_first_s), self.limits.steal_last_s)
         if not self._idle():
             self.steal_wait_s = 0.0
             return
         if self.memory.may_take():
-            self.victim = (self.victim + 1) % len(self.peers)
-            self.send(self.peers[self.victim], m.StealAsk(2 * self.slots))
+            self.victim = (self.victim + 1) % len(self.state.peers)
+            self.outbox.send(self.state.peers[self.victim], m.StealAsk(2 * self.slots))
         else:  # a task would wait here as it does there, and two full nodes would pass it to and fro and never say that they have no room
-            self.out.append(ReadRoom())
-        self.set_timer("steal", self.steal_wait_s)
+            self.outbox.act(ReadRoom())
+        self.outbox.set_timer("steal", self.steal_wait_s)
 
     def _look_around(self) -> None:
-        if self.peers and not self.steal_wait_s and self._idle():
+        if self.state.peers and not self.steal_wait_s and self._idle():
             self.steal_wait_s = self.limits.steal_first_s
-            self.set_timer("steal", self.steal_wait_s)
+            self.outbox.set_timer("steal", self.steal_wait_s)
 
     def explain(self, run: int, tid: int) -> list[str]:
         """Why is it not running? In words."""
@@ -465,7 +497,6 @@ class Worker(Spilling):
                     assert entry.missing == 0, f"task {entry.spec.tid} READY with {entry.missing} inputs missing"
             if not run.closing:
                 assert counted == {k: v for k, v in run.parked.items() if v}, (counted, run.parked)
-            for file in run.files.values():
-                if file.state in (FileState.LOCAL, FileState.SHARED):
-                    assert not [e for e in file.waiting if e.state == TaskState.INVALID], f"{file.name} is there, and tasks wait for it"
-        self.check_memory()
+        self.files.check_invariants()
+        self.room.check_invariants()
+        self.outbox.check_invariants()

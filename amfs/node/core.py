@@ -181,6 +181,8 @@ class NodeCore:
             self._collect("member", self.membership.handle(event, now), out, local)
         elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, FsDamaged, FsSpilled, ClockRead)):
             assert self.fs is not None
+            if isinstance(event, FsFull):  # spare copies of runs go before files of amfs:/ are spilled, or a write is refused
+                self._collect("worker", self.worker.handle(event, now), out, local)
             self._collect("fs", self.fs.handle(event, now), out, local)
         elif isinstance(event, AttemptEnded):
             self._end_attempt(event, now, out, local)

@@ -24,6 +24,7 @@ from amfs.config import MemoryLimits
 from amfs.host.extents import Handle, next_data
 from amfs.host.trees import make_directories
 from amfs.node import bulk
+from amfs.node.account import Account
 from amfs.node.store import mode_left, room
 from amfs.node.watchdog import since
 from amfs.vocabulary import fs_works as w
@@ -102,6 +103,7 @@ class FileBackend:
         self._store_root = store
         self.limit = limit
         self.io = Io(node, self.root, listen, limit=limit, key=key, incarnation=incarnation, store=store)
+        self.account = Account(self.io)
         self.io.serve(meta)
         self.io.expect_room(ROOM_MS)
         self.io.keep_ends()
@@ -515,7 +517,7 @@ class FileBackend:
             os.unlink(target)
         if opened.kind == LOCAL and _MAY_LINK and not os.path.islink(self.path(order.ino)):
             os.link(self.path(order.ino), target)
-            return os.stat(target).st_size
+            return self.account.linked(target)
         handle = self.io.open(order.ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.known)
         temporary = f"{target}.amfs-part"
         try:
@@ -542,8 +544,8 @@ class FileBackend:
             temporary = f"{self.scratch_root}/{os.urandom(8).hex()}"
             os.link(source, temporary)
             self._adopt(order.handle, temporary, order.ino)
-        else:
-            self._fill(order.handle, source)
+            return self.account.linked(source)
+        self._fill(order.handle, source)
         return size
 
     def _scratch(self, path: bytes) -> str:

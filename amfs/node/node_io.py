@@ -44,6 +44,7 @@ from amfs.vocabulary.events import (
     ReadStore,
     Restore,
     RoomRead,
+    RoomTaken,
     Send,
     SpillOut,
     StageIn,
@@ -63,8 +64,7 @@ log = logging.getLogger("amfs.node")
 
 INLINE_BYTES_MAX = 1 << 16
 CONTENT_BYTES_MAX = 8 << 20  # of file content in one message
-ROOM_EVERY_S = 0.05  # how often is looked how full the memory is,
-OTHERS_EVERY_S = 1.0  # and how often how much of that the file system has, which may have to be counted
+ROOM_EVERY_S = 0.05  # how often is looked how full the memory is
 #: Faults of the place where a file was to be written, not of where it came from.
 _OWN_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS)
 _SERIAL = struct.Struct("<8xQ")
@@ -124,8 +124,6 @@ class NodeIO:
         self.spilled = SpillDirectory(store, self.limits.spill)
         self.spilled.on_start(lambda: setattr(self, "grown", True))
         self._room_read_at = 0.0
-        self._others_read_at = 0.0
-        self._others = 0
         self.acts: dict[type, Callable[[Any], Send | None]] = {
             Launch: self.launch,
             Kill: self.kill,
@@ -142,10 +140,12 @@ class NodeIO:
             Restore: self.spilled.restore,
             DropSpilled: self.drop_spilled,
             ReadRoom: lambda effect: self.immediate.append(self._read_room()),
+            RoomTaken: lambda effect: None,  # of nobody's limit but the worker's
         }
         if files is not None:
             self.acts[FsWork] = files.act
             self.acts[FetchData] = self.fetch_data
+            self.acts[RoomTaken] = lambda effect: files.account.hold(effect.bytes, effect.spilled)
             files.heard = lambda event: self.immediate.append(event)
         if mounts is not None:
             self.acts[FsReplied] = mounts.reply
@@ -227,11 +227,8 @@ class NodeIO:
             taken = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
             free = min(free, max(0, self.limits.limit - taken))
         elif self.files is not None:
-            if self._room_read_at > self._others_read_at + OTHERS_EVERY_S:
-                self._others_read_at = self._room_read_at
-                self._others = self.files.io.usage()[0]
-            others = self._others
-        return RoomRead(free, others)
+            others = self.files.account.others()
+        return RoomRead(free, others, self.files.io.spilled if self.files is not None else 0)
 
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -303,6 +300,8 @@ class NodeIO:
         self.umasks.pop(effect.scope, None)
         if not self.keep_files:
             self.store.drop_scope(effect.scope)
+        if self.files is not None:
+            self.files.account.forget_below(f"{self.store.root}/{effect.scope}")
 
     def drop_spilled(self, effect: DropSpilled) -> None:
         if not self.keep_files:
@@ -310,6 +309,8 @@ class NodeIO:
 
     def delete(self, effect: Delete) -> None:
         self.store.delete(effect.names)
+        if self.files is not None:
+            self.files.account.forget(map(self.store.path_of, effect.names))
 
     def store_inline(self, effect: StoreInline) -> None:
         self.store.write(effect)

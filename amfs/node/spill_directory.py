@@ -2,7 +2,7 @@
 
 Owns the directory, which is made when the first file is spilled, and what stands in the store for a spilled file: a symbolic link, so that
 whoever opens the file by its name in the store finds it. A file in the directory has the number of the job that copied it for its name.
-Must not know: which files are spilled, and when (``engine.spilling``).
+Must not know: which files are spilled, and when (``engine.room``).
 """
 
 from __future__ import annotations

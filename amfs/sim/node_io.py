@@ -29,6 +29,7 @@ from amfs.vocabulary.events import (
     ReadStore,
     Restore,
     RoomRead,
+    RoomTaken,
     SpillOut,
     StageIn,
     StoreInline,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 INLINE_BYTES_MAX = 1 << 16
 FETCH_PATIENCE_S = 30.0
 DISK_BYTES_S = 5e8  # of the disk with the spill directory
-DISK_FULL = 2  # how often a disk is full: less often than the nodes try it (engine.spilling)
+DISK_FULL = 2  # how often a disk is full: less often than the nodes try it (engine.room)
 DISK_ERRORS = 3  # how often one that fails does so
 
 
@@ -114,6 +115,7 @@ class NodeIO:
             StoreInline: self.store_inline, ReadStore: self.read_store, FetchData: self.fetch_data, StageIn: self.stage_in,
             CopyOut: self.copy_out, SpillOut: self.spill_out, BringBack: self.bring_back, Evict: self.evict, Restore: self.restore,
             DropSpilled: self.drop_spilled, ReadRoom: self.read_room,
+            RoomTaken: lambda effect: None,
         }  # fmt: skip
 
     def path_of(self, key: str) -> str:

@@ -119,10 +119,11 @@ class JobDone(Struct, frozen=True):
 
 
 class RoomRead(Struct, frozen=True):
-    """How much of the store's memory is free, and how much of its limit is taken by what is not a run's."""
+    """How much of the store's memory is free; how much of its limit, and of what may be ``spilled``, is taken by what is not a run's."""
 
     free: int
     others: int
+    spilled: int = 0
 
 
 class PeerDown(Struct, frozen=True):
@@ -414,6 +415,14 @@ class ReadRoom(Struct, frozen=True):
     """Effect: how much memory is free now? Answered by ``RoomRead``."""
 
 
+class RoomTaken(Struct, frozen=True):
+    """Effect: files of runs take so many bytes of this node's limits now: in memory, with those that are on their way here, and
+    ``spilled``, with those that are on their way there."""
+
+    bytes: int
+    spilled: int
+
+
 class DropSpilled(Struct, frozen=True):
     """Remove these from the spill directory, or those that were brought back under these numbers."""
 
@@ -532,7 +541,7 @@ Event = (
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom
+    | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom | RoomTaken
     | OpenRun | CloseRun | Log | Probe | Stop | Ended | FilesFlushed | Expand | LookFor | FindLost | RunOver | FsReplied | FsWork
     | AttemptSettled | MovedForTask
 )  # fmt: skip

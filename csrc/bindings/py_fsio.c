@@ -510,6 +510,8 @@ static PyMethodDef io_methods[] = {
     {"spill_above", fsio_spill_above_object, METH_VARARGS,
      "spill_above($self, mark, most, /)\n--\n\nTell when parts take more bytes than `mark`; `most`: bytes that may be spilled, 0: any."},
     {"spill", fsio_spill_object, METH_O, "Have a whole part that nobody has open go to the spill directory; bytes that are free now."},
+    {"hold", fsio_hold_object, METH_VARARGS,
+     "hold($self, bytes, spilled, /)\n--\n\nFiles of runs take so many bytes of the same limits; bytes of parts."},
     {"usage", fsio_usage_object, METH_NOARGS, "(used, limit, parts)."},
     {"open", WITH_KEYWORDS(io_open), METH_VARARGS | METH_KEYWORDS, "A handle on a file's data."},
     {"open_count", io_open_count, METH_O, "(readers, writers) through this node."},

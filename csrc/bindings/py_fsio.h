@@ -32,6 +32,7 @@ PyObject *fsio_room_made_object(PyObject *io, PyObject *args);
 PyObject *fsio_spill_above_object(PyObject *io, PyObject *args);
 PyObject *fsio_spill_object(PyObject *io, PyObject *ino);
 PyObject *fsio_spilled_object(PyObject *io, void *closure);
+PyObject *fsio_hold_object(PyObject *io, PyObject *args);
 PyObject *fsio_usage_object(PyObject *io, PyObject *unused);
 PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime);
 extern PyType_Spec fsio_handle_spec;

@@ -40,6 +40,13 @@ PyObject *fsio_spilled_object(PyObject *self, void *closure) {
     return PyLong_FromUnsignedLongLong(fsio_spilled(fsio_of_object(self)));
 }
 
+PyObject *fsio_hold_object(PyObject *self, PyObject *args) {
+    unsigned long long bytes, spilled;
+
+    if (!PyArg_ParseTuple(args, "KK:hold", &bytes, &spilled)) return NULL;
+    return PyLong_FromUnsignedLongLong(fsio_hold(fsio_of_object(self), bytes, spilled));
+}
+
 PyObject *fsio_usage_object(PyObject *self, PyObject *unused) {
     uint64_t used, limit, parts;
 

@@ -88,7 +88,11 @@ int fsio_small_get(struct fsio *io, uint64_t ino, uint8_t *to, size_t size);
 int fsio_small_put(struct fsio *io, uint64_t ino, const uint8_t *from, size_t size, int64_t atime, int64_t mtime);
 /* The file at `path` (on the same file system) becomes the whole part of `ino`, in place of one that is there. ENOSPC: over the limit. */
 int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path);
+/* `used`: of the limit, by parts and by what is held. */
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts);
+/* Files of runs take `bytes` of the same limit from now on, and `spilled` of the bytes that may be spilled. Returns what parts take; 0 where the store is
+ * a mount of its own, of which the kernel counts all files together. */
+uint64_t fsio_hold(struct fsio *io, uint64_t bytes, uint64_t spilled);
 /* From now on a write that finds no room is told as FSIO_EVENT_FULL (size: bytes that must go), and waits for fsio_room_made with its serial, so long
  * at most, before it is ENOSPC. `freed` 0: there was nothing that could go. */
 void fsio_expect_room(struct fsio *io, int patience_ms);

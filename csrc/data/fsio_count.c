@@ -27,7 +27,7 @@ void fsio_change_begins(struct fsio *io) { atomic_fetch_add(&io->changing, 1); }
 void fsio_change_ends(struct fsio *io) { atomic_fetch_sub(&io->changing, 1); }
 
 static uint64_t used_so_far(struct fsio *io) {
-    int64_t used = atomic_load(&io->used) + (io->own_mount ? atomic_load(&io->since) : 0);
+    int64_t used = atomic_load(&io->used) + atomic_load(io->own_mount ? &io->since : &io->held);
     return used > 0 ? (uint64_t)used : 0;
 }
 
@@ -40,6 +40,15 @@ void fsio_account(struct fsio *io, int64_t bytes) {
         atomic_store(&io->used, 0); /* files came that nobody told us of; the next count puts it right */
     }
     if (bytes > 0) fsio_pressed(io, used_so_far(io));
+}
+
+uint64_t fsio_hold(struct fsio *io, uint64_t bytes, uint64_t spilled) {
+    atomic_store(&io->held_spilled, (int64_t)spilled);
+    int64_t before = atomic_exchange(&io->held, (int64_t)bytes), parts = atomic_load(&io->used);
+    if ((int64_t)bytes < before) atomic_fetch_add(&io->room_made, 1);
+    if (io->own_mount) return 0;
+    if ((int64_t)bytes > before) fsio_pressed(io, used_so_far(io));
+    return parts > 0 ? (uint64_t)parts : 0;
 }
 
 static void ask_kernel(struct fsio *io) {
@@ -76,6 +85,7 @@ bool fsio_reserve(struct fsio *io, uint64_t more) {
     }
     atomic_fetch_add(&io->accounts, 1);
     int64_t used = atomic_fetch_add(&io->used, (int64_t)more) + (int64_t)more; /* first take, then look: many do at once */
+    used += atomic_load(&io->held);
     if (used <= (int64_t)io->limit) {
         fsio_pressed(io, (uint64_t)(used < 0 ? 0 : used));
         return true;

@@ -171,6 +171,8 @@ struct fsio {
     uint64_t limit;
     atomic_llong used, parts; /* own_mount: used when last asked */
     atomic_llong since; /* own_mount: bytes added since */
+    atomic_llong held; /* otherwise: bytes of the limit that are not parts (fsio_hold), */
+    atomic_llong held_spilled; /* and those of the spill directory */
     _Atomic int64_t asked_ms; /* own_mount: when */
     pthread_mutex_t rescan_lock;
     _Atomic int64_t scanned_ms, scan_took_ms, exact_ms; /* when last; for how long; when last without anything accounted for meanwhile */
@@ -362,6 +364,7 @@ int fsio_local_stat(struct fsio_file *file, struct data_stat *stat);
 int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
 bool fsio_local_replaced(struct fsio_file *file); /* another file stands under its name by now: a newer copy */
 void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: descriptor and account */
+void fsio_local_adopted(struct fsio *io, uint64_t ino, int64_t bytes); /* another file, of which `used` has so many, is its part by now */
 void fsio_local_lose(struct fsio_file *file); /* its part was removed, and nothing stands for it */
 
 /* fsio_remote.c: with the gate held */

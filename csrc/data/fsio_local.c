@@ -247,6 +247,15 @@ bool fsio_local_replaced(struct fsio_file *file) {
     return replaced;
 }
 
+void fsio_local_adopted(struct fsio *io, uint64_t ino, int64_t bytes) {
+    struct fsio_file *file = fsio_file_find(io, ino);
+    if (file == NULL) return;
+    pthread_mutex_lock(&file->lock);
+    if (file->counted) atomic_store(&file->accounted, bytes);
+    pthread_mutex_unlock(&file->lock);
+    fsio_file_drop(file);
+}
+
 void fsio_local_leave(struct fsio_file *file) {
     char name[FSIO_NAME_BYTES];
     struct stat found;
@@ -255,8 +264,8 @@ void fsio_local_leave(struct fsio_file *file) {
     fsio_change_begins(file->io);
     pthread_mutex_lock(&file->lock);
     if (file->counted && !file->gone && !atomic_load(&file->spilled)) {
-        if (file->fd >= 0) now = fsio_allocated(file->fd);
-        else if (fstatat(file->io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0) now = (int64_t)found.st_blocks * 512;
+        bool is_part = file->fd >= 0 && fstat(file->fd, &found) == 0 && found.st_nlink > 0; /* else another has taken its place */
+        if (is_part || fstatat(file->io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0) now = (int64_t)found.st_blocks * 512;
     }
     if (file->counted) fsio_account(file->io, now - atomic_load(&file->accounted));
     file->counted = file->gone = false;

@@ -454,6 +454,7 @@ int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
     } else {
         error = replace_part(io, AT_FDCWD, path, name);
         if (error != 0) fsio_account(io, -(int64_t)found.st_blocks * 512);
+        else fsio_local_adopted(io, ino, (int64_t)found.st_blocks * 512);
     }
     fsio_change_ends(io);
     fsio_digest_forget(io, ino);

@@ -231,7 +231,8 @@ int fsio_spill(struct fsio *io, uint64_t ino, uint64_t *freed) {
     if (part < 0 && errno == EPERM) part = openat(io->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (part < 0) return errno == ELOOP ? EALREADY : errno;
     int error = fstat(part, &found) != 0 ? errno : may_go(&found) ? 0 : EBUSY;
-    if (error == 0 && io->spill_most != 0 && fsio_spilled(io) + (uint64_t)found.st_size > io->spill_most) error = EDQUOT;
+    uint64_t spilled = fsio_spilled(io) + (uint64_t)atomic_load(&io->held_spilled);
+    if (error == 0 && io->spill_most != 0 && spilled + (uint64_t)found.st_size > io->spill_most) error = EDQUOT;
     if (error == 0) let_age(&found);
     if (error == 0) error = copy_out(io, ino, part, &found, target);
     if (error == 0) {

@@ -21,7 +21,7 @@ from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership, Peer
 from amfs.engine.memory import IN_MEMORY, Content, Memory
 from amfs.engine.worker import Worker
-from amfs.engine.worker_state import File, Run, TaskEntry
+from amfs.engine.worker_records import File, Run, TaskEntry
 from amfs.errors import InvalidTransition, ProtocolError
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.stripe_copies import move_keeper
@@ -169,7 +169,7 @@ class StoredFile:
 OWNED = {
     "file on its worker": Owned(
         states.FILE_TABLE, states.FILE_NEXT, states.FileState, states.FileEvent,
-        lambda: File("7/a"), Worker(0, 1, "/store")._move_file, "file 7/a",
+        lambda: File("7/a"), Worker(0, 1, "/store").state.move_file, "file 7/a",
     ),
     "content on its node": Owned(
         states.PLACE_TABLE, states.PLACE_NEXT, states.Place, states.PlaceEvent,
@@ -181,7 +181,7 @@ OWNED = {
     ),
     "task on its worker": Owned(
         states.TASK_TABLE, states.TASK_NEXT, states.TaskState, states.TaskEvent,
-        lambda: TaskEntry(Run(7, 9, m.RunInfo("7/", "/base", ())), SPEC), Worker(0, 1, "/store")._move, "task 5",
+        lambda: TaskEntry(Run(7, 9, m.RunInfo("7/", "/base", ())), SPEC), Worker(0, 1, "/store").state.move, "task 5",
     ),
     "task on its dispatcher": Owned(
         states.RECORD_TABLE, states.RECORD_NEXT, states.RecordState, states.RecordEvent,

@@ -164,7 +164,7 @@ def test_locations_are_asked_for_in_one_message_per_shard() -> None:
     assert asked.keys() == {SHARD, 4}
     assert sorted(asked[SHARD].names + asked[4].names) == sorted(keys(names))
     for shard, locate in asked.items():
-        assert all(node.machine.table.node_of(name) == shard for name in locate.names)
+        assert all(node.machine.state.table.node_of(name) == shard for name in locate.names)
     node.nothing_left()
 
 
@@ -207,7 +207,7 @@ def test_a_fetch_that_breaks_after_its_holder_died_is_not_blamed_on_the_next() -
     node = Node().assign(mine(1, "a")).located("a", 3, size=BIG - 1).forget()
     node.tell(3, m.Content(RUN, (m.Blob(key("a"), BIG - 1),)))
     old = node.effect(FetchData)
-    node.feed(members(node.machine.table, [1, 2], {3}))
+    node.feed(members(node.machine.state.table, [1, 2], {3}))
     assert node.take(m.Locate, SHARD).names == keys("a")
     node.located("a", 2, size=BIG - 1)
     node.take(m.Fetch, 2)
@@ -218,7 +218,7 @@ def test_a_fetch_that_breaks_after_its_holder_died_is_not_blamed_on_the_next() -
 
 def test_holders_known_to_be_dead_are_not_asked() -> None:
     node = Node()
-    node.feed(members(node.machine.table, [1, 2], {3})).assign(mine(1, "a b")).forget()
+    node.feed(members(node.machine.state.table, [1, 2], {3})).assign(mine(1, "a b")).forget()
     node.tell(SHARD, m.Located(RUN, (m.FileAt(key("a"), 5, (3, 1)), m.FileAt(key("b"), 5, (3,)))))
     assert [message for _, message in node.take_all(m.Lost, SHARD)] == [m.Lost(RUN, keys("a"), 3), m.Lost(RUN, keys("b"), 3)]
     assert node.take(m.Fetch, 1).names == keys("a")

@@ -16,7 +16,20 @@ from amfs.config import MemoryLimits
 from amfs.engine.memory import Content, Memory
 from amfs.engine.worker import Worker
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.events import BringBack, Delete, DropSpilled, Evict, FetchData, JobDone, ReadRoom, Restore, RoomRead, SpillOut
+from amfs.vocabulary.events import (
+    BringBack,
+    Delete,
+    DropSpilled,
+    Evict,
+    FetchData,
+    FsFull,
+    JobDone,
+    ReadRoom,
+    Restore,
+    RoomRead,
+    RoomTaken,
+    SpillOut,
+)
 from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.states import PLACE_NEXT, Outcome, Place, PlaceEvent
 
@@ -220,6 +233,42 @@ def test_a_node_that_is_full_asks_for_tasks_if_it_can_spill() -> None:
         node.makes(tid, name, 250 * KIB)
     node.forget().advance(1.0)
     assert node.machine.memory.room() <= 0 and node.take_all(m.StealAsk)
+
+
+def test_what_files_take_is_told_where_others_have_the_same_limit() -> None:
+    node = Small(MemoryLimits(limit=LIMIT, firm=True)).makes(1, "a", 100 * KIB)
+    assert node.effect(RoomTaken) == RoomTaken(100 * KIB, 0)
+    node.makes(2, "b", 50 * KIB)
+    assert node.effect(RoomTaken) == RoomTaken(150 * KIB, 0)
+    node.tell(SHARD, m.Drop(RUN, (key("a"),)))
+    assert node.effect(RoomTaken) == RoomTaken(50 * KIB, 0)
+    assert not Small().makes(1, "a", 100 * KIB).effects_of(RoomTaken)
+
+
+def test_spare_copies_give_way_to_files_of_the_session() -> None:
+    """What only this node has stays, and so does what a task here is to read."""
+    node = Small(MemoryLimits(limit=LIMIT, firm=True), slots=1).makes(1, "a", 100 * KIB)
+    node.assign(mine(2, "x", outputs="b"), mine(3, "y z"))
+    node.located("x", 2, size=250 * KIB).located("y", 2, size=250 * KIB)
+    for name in "xy":
+        node.tell(2, m.Content(RUN, (m.Blob(key(name), 250 * KIB),)))
+        node.feed(JobDone(node.effect(FetchData).serial, "", 250 * KIB))
+    node.exits(2, 50 * KIB).forget()
+    node.feed(FsFull(1, 400 * KIB))
+    assert node.effect(Delete) == Delete([key("x")])
+    assert node.take(m.Lost, SHARD) == m.Lost(RUN, (key("x"),), 0)
+    assert node.effect(RoomTaken) == RoomTaken(400 * KIB, 0)
+    node.feed(FsFull(2, 400 * KIB))
+    assert not node.effects_of(Delete)
+
+
+def test_what_others_spilled_counts_for_the_spill_limit() -> None:
+    node = Small(MemoryLimits(limit=LIMIT, firm=True, spill="/disk", spill_limit=500 * KIB))
+    node.feed(RoomRead(1 << 40, 0, 300 * KIB)).makes(1, "a", 500 * KIB).makes(2, "b", 400 * KIB)
+    assert not node.effects_of(SpillOut)
+    node.feed(RoomRead(1 << 40, 0, 0))
+    assert [effect.name for effect in node.effects_of(SpillOut)] == [key("a")]
+    assert node.effects_of(RoomTaken)[-1] == RoomTaken(900 * KIB, 500 * KIB)
 
 
 def test_a_copy_whose_reader_went_to_another_node_makes_room() -> None:

@@ -147,7 +147,7 @@ def test_what_moved_to_another_shard_is_told_and_asked_there() -> None:
 
 def test_a_fetch_from_a_dead_holder_is_begun_anew() -> None:
     node = Node().assign(mine(1, "a")).located("a", 2).forget()
-    node.feed(members(node.machine.table, [1, 3], {2}))
+    node.feed(members(node.machine.state.table, [1, 3], {2}))
     assert node.take(m.Locate, SHARD).names == keys("a")
     node.located("a", 3)
     assert node.take(m.Fetch, 3).names == keys("a")
@@ -156,14 +156,14 @@ def test_a_fetch_from_a_dead_holder_is_begun_anew() -> None:
 
 def test_a_fetch_goes_on_when_another_holder_dies() -> None:
     node = Node().assign(mine(1, "a")).located("a", 3, 2).forget()
-    node.feed(members(node.machine.table, [1, 3], {2})).nothing_left()
+    node.feed(members(node.machine.state.table, [1, 3], {2})).nothing_left()
     node.tell(3, m.Content(RUN, (m.Blob(key("a"), 5, b"hello"),)))
     assert node.running() == [1]
 
 
 def test_tasks_of_a_dead_dispatcher_are_given_up_unless_they_run() -> None:
     node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a")).forget()
-    node.feed(members(node.machine.table, [1, 2, 3], {DISPATCHER}))
+    node.feed(members(node.machine.state.table, [1, 2, 3], {DISPATCHER}))
     assert set(node.machine.runs[RUN].tasks) == {1}
     node.located("a", 2).exits(1).forget()
     assert node.machine.runs[RUN].tasks == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amfs.engine.dispatcher import EXCUSED_MAX
-from amfs.engine.worker_state import TaskEntry
+from amfs.engine.worker_records import TaskEntry
 from amfs.node.core import NodeCore
 from amfs.sim.client import SimClient
 from amfs.sim.cluster import Cluster
@@ -143,7 +143,7 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
         known = {run: list(records)[:5] for run, records in core.fls.runs.items() if run in core.fls.gone or not cut_off}
         assert not known, who + f"records {known}"
         assert not core.dispatcher.runs, who + f"runs {list(core.dispatcher.runs)} at its dispatcher"
-        assert cut_off or not core.worker.early, who + f"messages that came early at its worker: {core.worker.early}"
+        assert cut_off or not core.worker.state.early, who + f"messages that came early at its worker: {core.worker.state.early}"
         assert cut_off or not core.dispatcher.early, who + f"messages that came early at its dispatcher: {core.dispatcher.early}"
         assert not core.worker.inflight and not core.worker.jobs, who + "tasks or transfers"
         assert not len(core.worker.ready) or all(entry.run.closing for entry in _ready(core)), who + "tasks in its ready queue"
@@ -152,8 +152,7 @@ def check_nothing_left(cluster: Cluster, *, cut_off: bool) -> None:
         assert not node_io.contexts and not node_io.queue and not node_io.running and not node_io.jobs, who + "processes or contexts"
         left = set(node.timers) - LASTING_TIMERS
         assert not left, who + f"timers {left}"
-        for name in ("_locate", "_fetch", "_publish", "_release", "_replica", "_results", "_moved_tasks", "_flushed"):
-            assert not getattr(core.worker, name), who + f"unsent {name}: {getattr(core.worker, name)}"
+        assert not core.worker.outbox.unsaid(), who + f"unsent news: {core.worker.outbox.unsaid()}"
 
 
 def _ready(core: NodeCore) -> list[TaskEntry]:

@@ -201,6 +201,46 @@ def test_what_a_file_took_is_given_back_when_its_whole_part_or_its_stripes_go(ro
         nodes.stop()
 
 
+def test_a_file_adopted_while_it_is_open_is_counted_once(root: Path) -> None:
+    nodes = Nodes(root, 1, [1 << 20])
+    io, scratch = nodes.io[0], root / "0" / "scratch"
+    handle = io.open(5, LOCAL, create=True, writing=True)
+    scratch.write_bytes(b"a" * 40960)
+    io.part_adopt(5, str(scratch))
+    handle.close()
+    assert io.usage()[0] == 40960
+    nodes.stop()
+
+
+def test_parts_have_the_room_that_is_not_held(root: Path) -> None:
+    nodes = Nodes(root, 1, [100 << 10])
+    io = nodes.io[0]
+    nodes.write(0, content(40960))
+    assert io.hold(60 << 10, 0) == 40960 and io.usage()[0] == 40960 + (60 << 10)
+    with pytest.raises(OSError) as caught:
+        nodes.write(0, content(4096))
+    assert caught.value.errno == errno.ENOSPC
+    io.hold(50 << 10, 0)
+    nodes.write(0, content(8192))
+    nodes.stop()
+
+
+def test_what_runs_have_spilled_counts_for_what_parts_may_spill(root: Path, tmp_path: Path) -> None:
+    nodes = Nodes(root, 1, [1 << 20])
+    io = nodes.io[0]
+    io.set_spill(str(tmp_path))
+    io.spill_above(1 << 20, 100_000)
+    ino = nodes.write(0, content(60_000))
+    time.sleep(0.1)  # a part that was written a moment ago stays
+    io.hold(0, 50_000)
+    with pytest.raises(OSError) as caught:
+        io.spill(ino)
+    assert caught.value.errno == errno.EDQUOT and io.spilled == 0
+    io.hold(0, 40_000)
+    assert io.spill(ino) >= 60_000 and io.spilled == 60_000
+    nodes.stop()
+
+
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
 @pytest.mark.parametrize("what", ["fill_two_mounts", "outgrow_what_somebody_else_fills", "outgrow_while_no_file_can_be_made"])

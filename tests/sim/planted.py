@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from amfs.engine.availability import Availability
 from amfs.engine.dispatcher import Dispatcher, DispatchRun, Record
+from amfs.engine.file_table import FileTable
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership
 from amfs.engine.submitter import Submitter
 from amfs.engine.worker import Worker
-from amfs.engine.worker_state import ReadyQueue, TaskEntry, WorkerState
+from amfs.engine.worker_records import ReadyQueue, TaskEntry
 from amfs.net.link import Link, Packet
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import MembersChanged
@@ -69,16 +69,16 @@ def heir_not_told_of_waiters(patch: pytest.MonkeyPatch) -> None:
     real = Worker.on_members_changed
 
     def on_members_changed(self: Worker, event: MembersChanged) -> None:
-        before = {run: list(names) for run, names in self._locate.items()}
+        before = {run: list(names) for run, names in self.outbox._locate.items()}
         seeking: dict[int, set[str]] = {}
         for run in self.runs.values():
             seeking[run.id] = {
                 file.name for file in run.files.values() if file.state == FileState.REMOTE
             }
         real(self, event)
-        for number, names in self._locate.items():
+        for number, names in self.outbox._locate.items():
             known = before.get(number, [])
-            self._locate[number] = known + [name for name in names[len(known) :] if name in seeking.get(number, ())]
+            self.outbox._locate[number] = known + [name for name in names[len(known) :] if name in seeking.get(number, ())]
 
     patch.setattr(Worker, "on_members_changed", on_members_changed)
 
@@ -203,13 +203,13 @@ def a_thief_does_not_say_so(patch: pytest.MonkeyPatch) -> None:
 
 
 def tasks_are_passed_on_for_ever(patch: pytest.MonkeyPatch) -> None:
-    real = Availability._all_located
+    real = FileTable.all_located
 
-    def all_located(self: Availability, entry: Any) -> None:
+    def all_located(self: FileTable, entry: Any) -> None:
         entry.moved = False
         real(self, entry)
 
-    patch.setattr(Availability, "_all_located", all_located)
+    patch.setattr(FileTable, "all_located", all_located)
 
 
 def order_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
@@ -261,17 +261,17 @@ def poison_is_swallowed(patch: pytest.MonkeyPatch) -> None:
 
 
 def failed_inputs_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Availability, "on_file_failed", lambda self, peer, message: None)
+    patch.setattr(FileTable, "on_file_failed", lambda self, peer, message: None)
 
 
 def a_fetched_file_wakes_nobody(patch: pytest.MonkeyPatch) -> None:
-    real = Availability._there
+    real = FileTable.there
 
-    def there(self: Availability, run: Any, file: Any, fresh: bool = False) -> None:
+    def there(self: FileTable, run: Any, file: Any, fresh: bool = False) -> None:
         if fresh:
             real(self, run, file, fresh)
 
-    patch.setattr(Availability, "_there", there)
+    patch.setattr(FileTable, "there", there)
 
 
 def reader_counts_off_by_one(patch: pytest.MonkeyPatch) -> None:
@@ -311,18 +311,17 @@ def file_dropped_with_a_reader_left(patch: pytest.MonkeyPatch) -> None:
 
 def dropped_while_in_use(patch: pytest.MonkeyPatch) -> None:
     """A file is dropped although tasks of the node still use it."""
-    real = Availability.on_drop
+    real = FileTable.on_drop
 
-    def on_drop(self: Availability, peer: int, message: m.Drop) -> None:
+    def on_drop(self: FileTable, peer: int, message: m.Drop) -> None:
         run = self.runs.get(message.run)
         for name in message.names:
             file = run.files.get(name) if run else None
             if file is not None and file.users and not file.fetching:
-                self._delete.append(name)
+                self.outbox.delete(name)
         real(self, peer, message)
 
-    patch.setattr(Availability, "on_drop", on_drop)
-    patch.setattr(Worker, "on_drop", on_drop)
+    patch.setattr(FileTable, "on_drop", on_drop)
 
 
 def a_copy_that_came_too_late_stays(patch: pytest.MonkeyPatch) -> None:
@@ -397,15 +396,14 @@ def a_run_that_ended_comes_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def files_stay_when_a_run_ends(patch: pytest.MonkeyPatch) -> None:
-    real = WorkerState.on_run_end
+    real = Worker.on_run_end
 
-    def on_run_end(self: WorkerState, peer: int, message: m.RunEnd) -> None:
+    def on_run_end(self: Worker, peer: int, message: m.RunEnd) -> None:
         real(self, peer, message)
         from amfs.vocabulary.events import CloseRun
 
-        self.out = [effect for effect in self.out if not isinstance(effect, CloseRun)]
+        self.out[:] = [effect for effect in self.out if not isinstance(effect, CloseRun)]
 
-    patch.setattr(WorkerState, "on_run_end", on_run_end)
     patch.setattr(Worker, "on_run_end", on_run_end)
 
 

@@ -9,10 +9,10 @@ from fuzz import seeds as fuzz
 from fuzz.seeds import Finding, run_seed
 from fuzz.session_seeds import draw_session
 
-from amfs.engine.availability import Availability
+from amfs.engine.file_table import FileTable
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.remaking import Remaking
-from amfs.engine.worker_state import File, Run
+from amfs.engine.worker_records import File, Run
 from amfs.vocabulary import messages as m
 
 SEEDS = (21, 19)  # in which files of the session are lost, missed, and made again
@@ -31,9 +31,9 @@ def test_seeds_reach_all_kinds_of_losses(monkeypatch: pytest.MonkeyPatch) -> Non
     """Lost files are missed by tasks, and found at the end; they are made again, with what they need."""
     missed: list[str] = []
     found: list[str] = []
-    real_missed, real_lost = Availability._gone_from_session, Remaking.lost
+    real_missed, real_lost = FileTable._gone_from_session, Remaking.lost
 
-    def gone(self: Availability, run: Run, file: File) -> None:
+    def gone(self: FileTable, run: Run, file: File) -> None:
         missed.append(file.name)
         real_missed(self, run, file)
 
@@ -41,7 +41,7 @@ def test_seeds_reach_all_kinds_of_losses(monkeypatch: pytest.MonkeyPatch) -> Non
         found.append(key)
         real_lost(self, key)
 
-    monkeypatch.setattr(Availability, "_gone_from_session", gone)
+    monkeypatch.setattr(FileTable, "_gone_from_session", gone)
     monkeypatch.setattr(Remaking, "lost", lost)
     for seed in SEEDS:
         run_seed(seed, quiet=False, kind="session")

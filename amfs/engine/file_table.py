@@ -8,41 +8,57 @@ file, waking the tasks parked under it, serving others, dropping, copying out to
 from __future__ import annotations
 
 import logging
+from collections import deque
+from collections.abc import Set
 
 import msgspec
 
 from amfs.engine.fls import SHARED_RETENTION
-from amfs.engine.worker_state import File, Run, TaskEntry, WorkerState
+from amfs.engine.worker_records import File, Run, TaskEntry
+from amfs.engine.worker_state import WorkerState
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import (
     AdoptFiles,
     CopyOut,
     Evict,
     FetchData,
+    FileDamaged,
     JobDone,
-    MembersChanged,
     ReadStore,
     StageIn,
     StoreFailed,
     StoreInline,
 )
+from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.paths import in_namespace, shared_path
 from amfs.vocabulary.records import unpack_body
 from amfs.vocabulary.states import FileEvent, FileState, Outcome, PlaceEvent, TaskEvent, TaskState
 from amfs.workflow import origin as origins
 
-DISK_JOBS = ("spill", "back")
+SMALL_BYTES = 1 << 16  # files of this size are fetched whatever the state of memory: they come with the answer that says where they are
 
 
-class Availability(WorkerState):
-    """The files' side of a worker."""
+class FileTable:
+    """The files of one node's worker."""
 
-    def _stage(self, run: Run, entry: TaskEntry, name: str) -> None:
+    def __init__(self, state: WorkerState) -> None:
+        self.state = state
+        self.outbox = state.outbox
+        self.memory = state.memory
+        self.node = state.node
+        self.limits = state.limits
+        self.runs = state.runs
+        self.sources: dict[int, int] = {}  # serial of a fetch -> holder it comes from
+        self.fetches: deque[tuple[Run, File]] = deque()  # REMOTE files that wait for room
+        self.to_disk: set[str] = set()  # files that are to be fetched into the spill directory: too large for memory
+        self.disk_jobs: set[int] = set()  # fetches that do so
+
+    def stage(self, run: Run, entry: TaskEntry, name: str) -> None:
         """A shared input that is to be read from the store: copied there once, however many tasks want it."""
         file = run.files.get(name)
         if file is None:
             file = run.files[name] = File(name)
-            self._move_file(file, FileEvent.LOCATED)
+            self.state.move_file(file, FileEvent.LOCATED)
             self._stage_file(run, file)
         if file.state == FileState.LOCAL or file.state == FileState.SHARED:
             return
@@ -53,7 +69,7 @@ class Availability(WorkerState):
         file.fetching = True
         short = file.name[len(run.info.scope):]
         path = run.paths.get(short) or shared_path(run.info.base, short)
-        self.out.append(StageIn(self._job("stage", run, file.name, None), file.name, path))
+        self.outbox.act(StageIn(self.state.job("stage", run, file.name, None), file.name, path))
 
     def on_adopt(self, event: AdoptFiles) -> None:
         run = self.runs[event.run]
@@ -61,15 +77,11 @@ class Availability(WorkerState):
             file = run.files.get(name) or run.files.setdefault(name, File(name))
             fresh = file.state == FileState.INVALID
             file.size, file.mtime_ns = size, mtime_ns
-            self._move_file(file, FileEvent.PRODUCED)
-            self._publish_file(run, name, size, retention)
-            self._there(run, file, fresh)
+            self.state.move_file(file, FileEvent.PRODUCED)
+            self.outbox.publish(run.id, name, size, retention)
+            self.there(run, file, fresh)
 
     # ── files become available ─────────────────────────────────────────────────────────────────────
-
-    def _locate_file(self, run: Run, file: File) -> None:
-        self._locate.setdefault(run.id, []).append(file.name)
-        self._touched[run.id] = None
 
     def _wanted(self, file: File) -> bool:
         """Does any task still wait for it? Those that failed or went elsewhere meanwhile are struck off."""
@@ -77,7 +89,7 @@ class Availability(WorkerState):
         return bool(file.waiting)
 
     def on_located(self, peer: int, message: m.Located) -> None:
-        run = self._run_for(message.run, peer, message)
+        run = self.state.run_for(message.run, peer, message)
         if run is None or run.closing:
             return
         at: m.FileAt | None
@@ -89,17 +101,17 @@ class Availability(WorkerState):
                 del run.files[at.name]
                 continue
             file.size = at.size
-            if at.holders and not self.alive >= set(at.holders):
+            if at.holders and not self.state.alive >= set(at.holders):
                 at = self._without_dead(run, file, at)
                 if at is None:
                     continue
             namespace = not at.holders and in_namespace(at.name, len(run.info.scope))
             if not at.holders and not namespace:
-                self._move_file(file, FileEvent.ON_SHARED)
-                self._there(run, file, fresh=True)
+                self.state.move_file(file, FileEvent.ON_SHARED)
+                self.there(run, file, fresh=True)
                 continue
             file.holders = at.holders
-            self._move_file(file, FileEvent.LOCATED)
+            self.state.move_file(file, FileEvent.LOCATED)
             decided: list[TaskEntry] = []
             for entry in file.waiting:
                 entry.unlocated -= 1
@@ -110,26 +122,26 @@ class Availability(WorkerState):
             elif not run.info.data_aware or at.size < self.limits.forward_bytes_min:
                 self._fetch_file(run, file)
             for entry in decided:
-                self._all_located(entry)
+                self.all_located(entry)
 
     def _without_dead(self, run: Run, file: File, at: m.FileAt) -> m.FileAt | None:
         """The shard has not heard yet that some holders died. Tell it, and if nobody else holds the file, ask again."""
-        shard = self.table.node_of(file.name)
+        shard = self.state.table.node_of(file.name)
         for holder in at.holders:
-            if holder not in self.alive:
-                self.send(shard, m.Lost(run.id, (file.name,), holder))
-        live = tuple(holder for holder in at.holders if holder in self.alive)
+            if holder not in self.state.alive:
+                self.outbox.send(shard, m.Lost(run.id, (file.name,), holder))
+        live = tuple(holder for holder in at.holders if holder in self.state.alive)
         if live:
             return m.FileAt(at.name, at.size, live)
-        self._locate_file(run, file)
+        self.outbox.locate(run.id, file.name)
         return None
 
-    def _all_located(self, entry: TaskEntry) -> None:
+    def all_located(self, entry: TaskEntry) -> None:
         """Every input of a parked task is somewhere: go where most of it is, or have it brought here."""
         run, spec = entry.run, entry.spec
         options = spec.options
         if options is not None and options.reduce:
-            self._report_plan(entry)
+            self.state.report_plan(entry)
             return
         files = [run.files[name] for name in spec.inputs]
         if run.info.data_aware and not entry.moved and not (options is not None and options.pin >= 0):
@@ -142,7 +154,7 @@ class Availability(WorkerState):
                 else:
                     here += file.size
             best = max(held, key=lambda node: (held[node], -node), default=self.node)
-            if best != self.node and best in self.peers and held[best] >= here + self.limits.forward_bytes_min:
+            if best != self.node and best in self.state.peers and held[best] >= here + self.limits.forward_bytes_min:
                 self._forward(entry, best)
                 return
         for file in files:
@@ -151,11 +163,11 @@ class Availability(WorkerState):
 
     def _forward(self, entry: TaskEntry, to: int) -> None:
         run = entry.run
-        self._unpark(entry)
-        self._forget(entry)
+        self.state.unpark(entry)
+        self.state.forget(entry)
         run.counters["forwarded"] += 1
-        self.send(to, m.Assign(run.id, (entry.spec,), moved=True))
-        self._gave(entry, to)
+        self.outbox.send(to, m.Assign(run.id, (entry.spec,), moved=True))
+        self.outbox.moved(entry.run.id, entry.spec, to)
 
     def _fetch_file(self, run: Run, file: File) -> None:
         if file.fetching or file.state != FileState.REMOTE:
@@ -163,19 +175,28 @@ class Availability(WorkerState):
         file.fetching = True
         if not self._may_fetch(run, file):
             return
-        self._ask_for(run, file)
+        self.ask_for(run, file)
 
     def _may_fetch(self, run: Run, file: File) -> bool:
-        """Overridden where memory is decided: is there room for it now? If not it is fetched later."""
-        return True
+        memory = self.memory
+        if not memory.limit:
+            return True
+        if file.size <= SMALL_BYTES:
+            memory.promise(file, file.size)
+            return True
+        if not self.fetches and file.size <= memory.room() - (memory.limit - memory.mark):
+            memory.promise(file, file.size)
+            return True
+        file.source = -1
+        self.fetches.append((run, file))
+        return False
 
-    def _ask_for(self, run: Run, file: File) -> None:
+    def ask_for(self, run: Run, file: File) -> None:
         # Different readers start with different holders, so that one producer does not serve the whole machine.
         file.source = holder = file.holders[self.node % len(file.holders)]
-        self._fetch.setdefault((run.id, holder), []).append(file.name)
-        self._touched[run.id] = None
+        self.outbox.fetch(run.id, holder, file.name)
 
-    def _there(self, run: Run, file: File, fresh: bool = False) -> None:
+    def there(self, run: Run, file: File, fresh: bool = False) -> None:
         """The file has become LOCAL or SHARED: wake the tasks parked under it. ``fresh``: it was INVALID a moment ago."""
         waiting = file.waiting
         if not waiting:
@@ -189,10 +210,10 @@ class Availability(WorkerState):
             if entry.state != TaskState.INVALID:
                 continue
             if not entry.missing:
-                self._unpark(entry)
-                self._become_ready(entry)
+                self.state.unpark(entry)
+                self.state.become_ready(entry)
             elif fresh and not entry.unlocated:
-                self._all_located(entry)
+                self.all_located(entry)
 
     def on_content(self, peer: int, message: m.Content) -> None:
         run = self.runs.get(message.run)
@@ -205,42 +226,41 @@ class Availability(WorkerState):
             if blob.missing:
                 self._fetch_failed(run, file, peer)
             elif blob.data is not None:
-                self.out.append(StoreInline(blob.name, blob.data, blob.mode, blob.mtime_ns))
+                self.outbox.act(StoreInline(blob.name, blob.data, blob.mode, blob.mtime_ns))
                 self._fetched(run, file, blob.size)
             else:
-                serial = self._job("fetch", run, blob.name, None)
+                serial = self.state.job("fetch", run, blob.name, None)
                 self.sources[serial] = peer
                 if blob.name in self.to_disk:
                     self.to_disk.discard(blob.name)
                     self.disk_jobs.add(serial)
-                self.out.append(FetchData(serial, peer, blob.name, blob.size, blob.mode, serial in self.disk_jobs, blob.mtime_ns))
+                self.outbox.act(FetchData(serial, peer, blob.name, blob.size, blob.mode, serial in self.disk_jobs, blob.mtime_ns))
 
     def _fetched(self, run: Run, file: File, size: int) -> None:
         file.size = size
         file.mtime_ns = 0
         file.fetching = False
-        self._move_file(file, FileEvent.COPIED)
+        self.state.move_file(file, FileEvent.COPIED)
         file.spare = True
         run.counters["fetched_bytes"] += size
         if file.waiting:
             file.waiting[0].bytes_fetched += size
         run.counters["fetched_files"] += 1
-        self._replica.setdefault(run.id, []).append(file.name)
-        self._touched[run.id] = None
-        self._there(run, file)
+        self.outbox.replica(run.id, file.name)
+        self.there(run, file)
 
     def _fetch_failed(self, run: Run, file: File, holder: int) -> None:
         """Tell the FLS that ``holder`` has it no more, and ask anew: another holder, or word that it is lost."""
         file.fetching = False
-        self._move_file(file, FileEvent.HOLDER_LOST)
-        self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), holder))
+        self.state.move_file(file, FileEvent.HOLDER_LOST)
+        self.outbox.send(self.state.table.node_of(file.name), m.Lost(run.id, (file.name,), holder))
         self._seek_anew(run, file)
 
     def _gone_from_session(self, run: Run, file: File) -> None:
         """A task of this run had made it, and the session has lost its content: it is made again for those who wait."""
         file.fetching = False
-        self._move_file(file, FileEvent.HOLDER_LOST)
-        self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), m.ON_SHARED))
+        self.state.move_file(file, FileEvent.HOLDER_LOST)
+        self.outbox.send(self.state.table.node_of(file.name), m.Lost(run.id, (file.name,), m.ON_SHARED))
         self._seek_anew(run, file)
 
     def _seek_anew(self, run: Run, file: File) -> None:
@@ -250,10 +270,10 @@ class Availability(WorkerState):
             return
         for entry in file.waiting:
             entry.unlocated += 1
-        self._locate_file(run, file)
+        self.outbox.locate(run.id, file.name)
 
     def on_file_failed(self, peer: int, message: m.FileFailed) -> None:
-        run = self._run_for(message.run, peer, message)
+        run = self.state.run_for(message.run, peer, message)
         if run is None or run.closing:
             return
         for name, cause in zip(message.names, message.causes, strict=True):
@@ -265,16 +285,16 @@ class Availability(WorkerState):
                 del run.files[name]  # ask again should it ever be wanted again
             for entry in waiting:
                 if entry.state == TaskState.INVALID:
-                    self._unpark(entry)
-                    self._move(entry, TaskEvent.INPUT_FAILED)
-                    self._end(entry, m.Result(
+                    self.state.unpark(entry)
+                    self.state.move(entry, TaskEvent.INPUT_FAILED)
+                    self.state.end(entry, m.Result(
                         entry.spec.tid, entry.spec.attempt, Outcome.UPSTREAM_FAILED, 0, self.node, detail=cause,
                     ))  # fmt: skip
 
     # ── serving others ─────────────────────────────────────────────────────────────────────────────
 
     def on_fetch(self, peer: int, message: m.Fetch) -> None:
-        self.out.append(ReadStore(peer, message.run, message.names))
+        self.outbox.act(ReadStore(peer, message.run, message.names))
 
     def on_drop(self, peer: int, message: m.Drop) -> None:
         run = self.runs.get(message.run)
@@ -288,22 +308,22 @@ class Availability(WorkerState):
                 file.dropped = file.state == FileState.LOCAL
                 continue
             del run.files[name]
-            self._removed(file)
-            self._delete.append(name)
+            self.state.removed(file)
+            self.outbox.delete(name)
 
     def on_flush(self, peer: int, message: m.Flush) -> None:
         run = self.runs.get(message.run)
         if run is None:
             return
         for name in message.names:
-            self._copy_out(run, name, None)
+            self.copy_out(run, name, None)
 
     def origin(self, entry: TaskEntry) -> bytes:
         """What the records of files keep that this task has made."""
         options = entry.spec.options
         return origins.pack(entry.run.info, options.name if options is not None else "", self.node, unpack_body(entry.spec.body)[1])
 
-    def _copy_out(self, run: Run, name: str, entry: TaskEntry | None) -> None:
+    def copy_out(self, run: Run, name: str, entry: TaskEntry | None) -> None:
         file = run.files.get(name)
         if file is not None:
             file.users += 1
@@ -312,57 +332,89 @@ class Availability(WorkerState):
         origin = b""
         if entry is not None and in_namespace(short):
             origin = self.origin(entry)
-        self.out.append(CopyOut(self._job("flush", run, name, entry), name, path, origin))
+        self.outbox.act(CopyOut(self.state.job("flush", run, name, entry), name, path, origin))
 
-    def on_job_done(self, event: JobDone) -> None:
-        job = self.jobs.pop(event.serial, None)
-        if job is None:
-            return
-        kind, run, name, entry = job
+    def job_done(self, kind: str, run: Run, name: str, entry: TaskEntry | None, event: JobDone) -> None:
+        """What brought a file here, or took it to shared storage, has ended."""
         source = self.sources.pop(event.serial, -1)
         on_disk = event.serial in self.disk_jobs
-        if on_disk or kind in DISK_JOBS:
+        if on_disk:
             self.disk_jobs.discard(event.serial)
-            self._drop_spilled.append(event.serial)  # unless somebody wants it
+            self.outbox.drop_copy(event.serial)  # unless somebody wants it
         if run.closing:
-            self._close_if_empty(run)
             return
         file = run.files.get(name)
-        if kind in DISK_JOBS:
-            self._disk_job_done(run, file, kind, event)
-            return
         if kind == "flush":
             self._flush_done(run, name, file, entry, event)
+            if event.damaged:
+                self.on_file_damaged(FileDamaged(name))
         elif file is None or file.state != FileState.REMOTE:
             return
         elif kind == "fetch":
             if event.error:
-                self.log(f"fetch of {name} failed: {event.error}", logging.WARNING)
+                self.outbox.log(f"fetch of {name} failed: {event.error}", logging.WARNING)
                 if event.own:
-                    self._unreadable(run, file, event.error)
-                elif source in self.alive:  # else another holder has been asked since, and is not to blame
+                    self.unreadable(run, file, event.error)
+                elif source in self.state.alive:  # else another holder has been asked since, and is not to blame
                     self._fetch_failed(run, file, source)
             else:
                 if on_disk:
-                    self._drop_spilled.remove(event.serial)
+                    self.outbox.keep_copy(event.serial)
                     file.size, file.copy = event.size, event.serial
                     self.memory.move(file, PlaceEvent.STORED_ON_DISK)
-                    self.out.append(Evict(name, event.serial))
+                    self.outbox.act(Evict(name, event.serial))
                 self._fetched(run, file, event.size)
         elif event.lost_of and event.lost_of == origins.run_mark(run.info):
             self._gone_from_session(run, file)
         elif event.error:  # stage
-            self._unreadable(run, file, event.error)
+            self.unreadable(run, file, event.error)
         else:
             file.fetching = False
             file.size = event.size
-            self._move_file(file, FileEvent.COPIED)
+            self.state.move_file(file, FileEvent.COPIED)
             run.counters["staged_bytes"] += event.size
             run.counters["staged_files"] += 1
-            self._there(run, file)
+            self.there(run, file)
 
-    def _disk_job_done(self, run: Run, file: File | None, kind: str, event: JobDone) -> None:
-        """Overridden where memory is decided: a file was copied to or from the spill directory."""
+    def on_file_damaged(self, event: FileDamaged) -> None:
+        run = next((run for run in self.runs.values() if event.name.startswith(run.info.scope)), None)
+        file = run.files.get(event.name) if run is not None else None
+        if run is not None and not run.closing and file is not None and file.state == FileState.LOCAL:
+            self.say_damaged(file, "its content is not what was written")
+            self.give_up(run, file)
+
+    def say_damaged(self, file: File, why: str) -> None:
+        self.outbox.log(f"{file.name} is damaged on node {self.node} and given up, so that another copy is used or it is made again: {why}",
+                 logging.ERROR)
+
+    def give_up(self, run: Run, file: File) -> None:
+        """This node's content of it is worthless, or cannot be read. Tasks that were to read it wait for another: a holder has one, or the
+        submitter has it made again."""
+        name = file.name
+        self.state.move_file(file, FileEvent.DROPPED)
+        self.outbox.delete(name)
+        staged = False
+        for entry in run.tasks.values():
+            if entry.state not in (TaskState.INVALID, TaskState.READY) or name not in (*entry.spec.inputs, *entry.spec.shared):
+                continue
+            if entry.state == TaskState.READY:
+                self.state.move(entry, TaskEvent.INPUT_GONE)
+                run.parked[entry.spec.origin] = run.parked.get(entry.spec.origin, 0) + 1
+            entry.missing += 1
+            file.waiting.append(entry)
+            if name in entry.spec.inputs:
+                entry.unlocated += 1
+            else:
+                staged = True
+        if staged:  # it is on shared storage
+            self.state.move_file(file, FileEvent.LOCATED)
+            self._stage_file(run, file)
+            return
+        self.outbox.send(self.state.table.node_of(name), m.Lost(run.id, (name,), self.node))
+        if file.waiting:
+            self.outbox.locate(run.id, file.name)
+        else:
+            del run.files[name]
 
     def on_store_failed(self, event: StoreFailed) -> None:
         """What was counted as here is not. Tasks that are with the launcher by now find that out themselves."""
@@ -371,26 +423,26 @@ class Availability(WorkerState):
         if run is None or run.closing or file is None or file.state != FileState.LOCAL:
             return
         run.unstored[event.name] = event.error
-        self._move_file(file, FileEvent.DROPPED)
+        self.state.move_file(file, FileEvent.DROPPED)
         for entry in list(run.tasks.values()):
             if event.name in entry.spec.inputs and entry.state == TaskState.READY:
-                self._move(entry, TaskEvent.INPUT_GONE)
+                self.state.move(entry, TaskEvent.INPUT_GONE)
                 run.parked[entry.spec.origin] = run.parked.get(entry.spec.origin, 0) + 1
                 file.waiting.append(entry)
-        self.send(self.table.node_of(event.name), m.Lost(run.id, (event.name,), self.node))
-        self._unreadable(run, file, event.error)
+        self.outbox.send(self.state.table.node_of(event.name), m.Lost(run.id, (event.name,), self.node))
+        self.unreadable(run, file, event.error)
 
-    def _unreadable(self, run: Run, file: File, error: str) -> None:
+    def unreadable(self, run: Run, file: File, error: str) -> None:
         """It cannot be brought here: tasks that wait for it fail."""
         file.fetching = False
         waiting, file.waiting = file.waiting, []
         del run.files[file.name]
-        self._removed(file)
+        self.state.removed(file)
         for parked in waiting:
             if parked.state == TaskState.INVALID:
-                self._unpark(parked)
-                self._move(parked, TaskEvent.INPUT_FAILED)
-                self._end(parked, m.Result(
+                self.state.unpark(parked)
+                self.state.move(parked, TaskEvent.INPUT_FAILED)
+                self.state.end(parked, m.Result(
                     parked.spec.tid, parked.spec.attempt, Outcome.SETUP, 0, self.node, detail=f"cannot read its input: {error}",
                 ))  # fmt: skip
 
@@ -402,11 +454,10 @@ class Availability(WorkerState):
             run.counters["copied_out_bytes"] += event.size
             run.counters["copied_out_files"] += 1
             if file is not None and file.state == FileState.LOCAL:
-                self._publish_file(run, name, event.size, SHARED_RETENTION)
+                self.outbox.publish(run.id, name, event.size, SHARED_RETENTION)
         if file is not None:
-            self._leave(run, file)
-        self._flushed.setdefault(run.id, []).append((short, event.size, event.error))
-        self._touched[run.id] = None
+            self.state.leave(run, file)
+        self.outbox.flushed(run.id, short, event.size, event.error)
         if entry is None:
             return
         entry.flushing -= 1
@@ -416,41 +467,38 @@ class Availability(WorkerState):
         if not entry.flushing:
             assert entry.result is not None
             good = entry.result.outcome == Outcome.OK
-            self._move(entry, TaskEvent.FLUSHED if good else TaskEvent.WENT_WRONG)
-            self._end(entry, entry.result)
+            self.state.move(entry, TaskEvent.FLUSHED if good else TaskEvent.WENT_WRONG)
+            self.state.end(entry, entry.result)
 
     def _taken_out(self, run: Run, file: File, entry: TaskEntry, failed: bool) -> None:
         """An output has become a file of the session's file system, or not: then it is no output, and those who wait for it go on waiting
         until it is made again or given up."""
         if not failed:
             fresh = file.state == FileState.INVALID
-            self._move_file(file, FileEvent.PRODUCED)
-            self._publish_file(run, file.name, file.size, dict(zip(entry.spec.outputs, entry.spec.retentions, strict=True))[file.name])
-            self._there(run, file, fresh)
+            self.state.move_file(file, FileEvent.PRODUCED)
+            self.outbox.publish(run.id, file.name, file.size, dict(zip(entry.spec.outputs, entry.spec.retentions, strict=True))[file.name])
+            self.there(run, file, fresh)
         elif file.state == FileState.INVALID:
-            self._delete.append(file.name)
+            self.outbox.delete(file.name)
             if self._wanted(file):
-                self._locate_file(run, file)  # those that came while it was being written have not asked
+                self.outbox.locate(run.id, file.name)  # those that came while it was being written have not asked
             elif file.users == 1:
                 del run.files[file.name]
 
     # ── the machine's surroundings change ──────────────────────────────────────────────────────────
 
-    def on_members_changed(self, event: MembersChanged) -> None:
+    def members_changed(self, before: PartitionTable, dead: Set[int]) -> None:
         """Publish and ask again what moved to another shard; forget what the dead held."""
-        table, dead = event.table, event.dead
-        moved = self.table.moved(table) if len(self.table.owners) == len(table.owners) else None
-        changed = self.table.owners != table.owners
-        self.table = table
-        self.peers = event.ring
-        self.alive = event.slots.keys()
+        table = self.state.table
+        moved = before.moved(table) if len(before.owners) == len(table.owners) else None
+        changed = before.owners != table.owners
         for run in self.runs.values():
             for file in list(run.files.values()):
                 if file.state == FileState.REMOTE and any(holder in dead for holder in file.holders):
                     file.holders = tuple(holder for holder in file.holders if holder not in dead)
                     if file.holders and not (file.fetching and file.source in dead):
                         continue  # it is still to be had, or on its way, from another
-                    self._move_file(file, FileEvent.HOLDER_LOST)
+                    self.state.move_file(file, FileEvent.HOLDER_LOST)
                     file.fetching = False
                     self._seek_anew(run, file)
                     continue
@@ -459,23 +507,17 @@ class Availability(WorkerState):
                 if changed and (moved is None or self._moved(file.name, moved)):
                     if file.state == FileState.LOCAL:
                         # Readers can no longer be counted by a shard that starts from nothing: keep to the end of the run.
-                        self._publish_file(run, file.name, file.size, m.retention(m.KEEP))
+                        self.outbox.publish(run.id, file.name, file.size, m.retention(m.KEEP))
                     elif file.state == FileState.INVALID:
-                        self._locate_file(run, file)
-            for entry in list(run.tasks.values()):
-                if entry.spec.origin in dead and entry.state in (TaskState.INVALID, TaskState.READY):
-                    if entry.state == TaskState.INVALID:
-                        self._unpark(entry)
-                    asker = next((asker for asker in entry.askers if asker[0] not in dead), None)
-                    if asker is None:
-                        self._forget(entry)  # the submitter gives it to another dispatcher, which will assign it anew
-                        continue
-                    entry.spec = msgspec.structs.replace(entry.spec, origin=asker[0], attempt=asker[1])
-                    entry.askers = tuple(other for other in entry.askers if other != asker)
-                    if entry.state == TaskState.INVALID:
-                        run.parked[asker[0]] = run.parked.get(asker[0], 0) + 1
+                        self.outbox.locate(run.id, file.name)
 
     def _moved(self, name: str, moved: set[int]) -> bool:
         from amfs._native import xxh64
 
-        return xxh64(name) % len(self.table.owners) in moved
+        return xxh64(name) % len(self.state.table.owners) in moved
+
+    def check_invariants(self) -> None:
+        for run in self.runs.values():
+            for file in run.files.values():
+                if file.state in (FileState.LOCAL, FileState.SHARED):
+                    assert not [e for e in file.waiting if e.state == TaskState.INVALID], f"{file.name} is there, and tasks wait for it"

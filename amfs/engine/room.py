@@ -1,42 +1,50 @@
-"""The memory's side of a worker: files that leave memory, files that come back, and tasks that wait for room. Pure.
+"""The room of a node: which tasks and fetches get it, which files leave memory, and which come back. Pure.
 
-Owns the moves of files between memory and the spill directory, the READY tasks whose inputs are on their way back, and the files that are
-to be fetched when there is room. The account is in ``memory``. Room is made in this order: copies that other nodes have go; single files go
-to the spill directory, those first that are needed last; tasks that make files wait. Nothing waits for ever: a task waits only as long as
-something can still make room, then it reads its inputs from the spill directory, or fails with a message that names the remedies.
+Owns the moves of files between memory and the spill directory, and the READY tasks whose inputs are on their way back. The account is in
+``memory``. Room is made in this order: copies that other nodes have go; single files go to the spill directory, those first that are needed
+last; tasks that make files wait. Nothing waits for ever: a task waits only as long as something can still make room, then it reads its
+inputs from the spill directory, or fails with a message that names the remedies.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from amfs.config import MemoryLimits, WorkerLimits
-from amfs.engine.availability import Availability
-from amfs.engine.worker_state import File, Run, TaskEntry
+from amfs.engine.file_table import FileTable
+from amfs.engine.launches import Launches
+from amfs.engine.worker_records import File, Run, TaskEntry
+from amfs.engine.worker_state import WorkerState
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.events import BringBack, Evict, FileDamaged, JobDone, ReadRoom, Restore, RoomRead, SpillOut
-from amfs.vocabulary.states import FileEvent, FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState
+from amfs.vocabulary.events import BringBack, Evict, JobDone, ReadRoom, Restore, SpillOut
+from amfs.vocabulary.states import FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState
 
 LOOK_S = 0.05  # how often something that waits for room is looked at although nothing has happened
-SMALL_BYTES = 1 << 16  # files of this size are fetched whatever the state of memory: they come with the answer that says where they are
 FULL_TIMES = 3  # how often in a row the spill directory may be full before nothing is expected of it any more
 TELL_S = 0.25  # between two news of what is spilled
 ALONE_S = 0.5  # how long it waits if there is no other node that might take something away
 LOOK_AHEAD = 64  # READY tasks that are looked at when the first of them has to wait
 
 
-class Spilling(Availability):
-    """The memory's side of a worker."""
+class Room:
+    """Who gets the memory of one node."""
 
-    def __init__(self, node: int, slots: int, store: str, limits: WorkerLimits | None, memory: MemoryLimits | None) -> None:
-        super().__init__(node, slots, store, limits, memory)
+    def __init__(self, state: WorkerState, files: FileTable, launches: Launches) -> None:
+        self.state = state
+        self.outbox = state.outbox
+        self.memory = state.memory
+        self.node = state.node
+        self.slots = state.slots
+        self.runs = state.runs
+        self.ready = state.ready
+        self.inflight = state.inflight
+        self.jobs = state.jobs
+        self.files = files
+        self.launches = launches
         self.granted: dict[TaskEntry, None] = {}  # READY, their room is taken, their inputs are on their way back; the first first
-        self.fetches: deque[tuple[Run, File]] = deque()  # REMOTE files that wait for room
         self.wanted = 0.0  # bytes for which the first READY task, or the first fetch, waits
         self.blocked_at = -1.0  # since when nothing on this node can make room; -1: something can
         self._hopeless = math.inf  # with so many bytes in memory another one waited in vain
@@ -45,22 +53,12 @@ class Spilling(Availability):
         self._broken = False  # it gave another error, and is not used for anything new
         self._looking = False  # the time to look for room again is set
 
-    def launch(self, entries: Sequence[TaskEntry]) -> None:
-        """Overridden by the tasks' side."""
-
-    def copy_path(self, file: File) -> str:
-        """Where it is in the spill directory."""
-        return f"{self.memory.limits.spill}/{file.copy:x}"
-
-    def on_room_read(self, event: RoomRead) -> None:
-        self.memory.read(event.free, event.others)
-
-    def on_memory_timer(self, key: object) -> None:
+    def on_timer(self, key: object) -> None:
         """The time to try the spill directory again has come, or to look for room, since what is deleted may go later."""
         if key == "room":
             self._looking = False
             if self.wanted:
-                self.out.append(ReadRoom())
+                self.outbox.act(ReadRoom())
         elif key == "spill" and not self._broken:
             self._retries = False
             self.memory.failed = False
@@ -71,36 +69,36 @@ class Spilling(Availability):
 
     def plenty(self, target: int) -> bool:
         """Whether ``target`` tasks may be with the launcher without a thought for memory."""
-        if self.granted or self.fetches or not self.memory.ample(target):
+        if self.granted or self.files.fetches or not self.memory.ample(target):
             return False
         self.wanted = 0.0
         self.blocked_at = -1.0
         return True
 
-    def pump_within_memory(self, target: int) -> None:
+    def pump(self, target: int) -> None:
         """Start what may start, make room, and again as long as that helps."""
         for _ in range(LOOK_AHEAD):
             self.wanted = 0.0
-            before = self.serial
+            before = self.state.serial
             self._start(target)
             self._next_fetches()
-            if not self._make_room() and self.serial == before:
+            if not self._make_room() and self.state.serial == before:
                 break
         if not self.wanted:
             self.blocked_at = -1.0
             return
         if not self._looking:
             self._looking = True
-            self.set_timer("room", LOOK_S)
-        others = len(self.alive) > 1 and self.memory.used > 0  # who may take something away
+            self.outbox.set_timer("room", LOOK_S)
+        others = len(self.state.alive) > 1 and self.memory.used > 0  # who may take something away
         patience = self.memory.limits.patience_s if others else ALONE_S
         if not self._is_stuck() or self._let_one_go(target):
             self.blocked_at = -1.0
-        elif self.memory.used >= self._hopeless or 0 <= self.blocked_at <= self.now - patience:
+        elif self.memory.used >= self._hopeless or 0 <= self.blocked_at <= self.outbox.now - patience:
             self.blocked_at = -1.0
             self._fail_one()
         elif self.blocked_at < 0:
-            self.blocked_at = self.now
+            self.blocked_at = self.outbox.now
 
     def _start(self, target: int) -> None:
         ready, inflight = self.ready, self.inflight
@@ -111,7 +109,7 @@ class Spilling(Availability):
             elif len(inflight) + len(entries) < target and not any(file.place == Place.RETURNING for file in self._inputs(entry)):
                 del self.granted[entry]
                 entries.append(entry)
-        self.launch(entries)
+        self.launches.launch(entries)
         held: list[TaskEntry] = []
         while ready and len(inflight) + len(self.granted) < target + self.slots and len(held) < LOOK_AHEAD:
             entry = ready.pop()
@@ -120,7 +118,7 @@ class Spilling(Availability):
             if not (not held or self._frees(entry)) or not self._grant(entry):
                 held.append(entry)
             elif len(inflight) < target and not any(file.place == Place.RETURNING for file in self._inputs(entry)):
-                self.launch((entry,))
+                self.launches.launch((entry,))
             else:
                 self.granted[entry] = None
         ready.put_back(held)
@@ -204,37 +202,59 @@ class Spilling(Availability):
             return False
         stay = self._in_use()
         while over > 0:
-            file: Any = memory.victim(self._rank, stay, self.now)
+            file: Any = memory.victim(self._rank, stay, self.outbox.now)
             if file is None:
                 break
             over -= file.taken
-            run = self.runs[int(file.name[: file.name.index("/")])]
-            if file.place == Place.BOTH:
-                self._evict(file)
-                freed = True
-            elif file.spare and not file.users:
-                del run.files[file.name]
-                self._removed(file)
-                self._delete.append(file.name)
-                self.send(self.table.node_of(file.name), m.Lost(run.id, (file.name,), self.node))
+            run = self._run_of(file)
+            if self._leaves_at_once(run, file):
                 freed = True
             else:
-                file.copy = self._job("spill", run, file.name, None)
+                file.copy = self.state.job("spill", run, file.name, None)
                 memory.move(file, PlaceEvent.SPILL)
-                self.out.append(SpillOut(file.copy, file.name))
+                self.outbox.act(SpillOut(file.copy, file.name))
         return freed
+
+    def _run_of(self, file: File) -> Run:
+        return self.runs[int(file.name[: file.name.index("/")])]
+
+    def _leaves_at_once(self, run: Run, file: File) -> bool:
+        """It goes, if it is on the disk already, or other nodes have it and no task here is to read it."""
+        if file.place == Place.BOTH:
+            self._evict(file)
+        elif file.spare and not file.users:
+            del run.files[file.name]
+            self.state.removed(file)
+            self.outbox.delete(file.name)
+            self.outbox.send(self.state.table.node_of(file.name), m.Lost(run.id, (file.name,), self.node))
+        else:
+            return False
+        return True
+
+    def give_way(self, wanted: float) -> None:
+        """Files of ``amfs:/``, which have the same limit, need so many bytes: copies that are spare go before anything else has to."""
+        stay = self._in_use()
+        for file in list(self.memory.files.values()):
+            if wanted <= 0:
+                return
+            taken = file.taken
+            if file.place in (Place.HELD, Place.BOTH) and file.name not in stay and self._leaves_at_once(self._run_of(file), file):
+                wanted -= taken
 
     def _evict(self, file: File) -> None:
         self.memory.move(file, PlaceEvent.EVICTED)
-        self.out.append(Evict(file.name, file.copy))
+        self.outbox.act(Evict(file.name, file.copy))
 
     def _bring_back(self, run: Run, file: File) -> None:
         self.memory.move(file, PlaceEvent.RETURN)
-        file.job = self._job("back", run, file.name, None)
-        self.out.append(BringBack(file.job, file.name, file.copy))
+        file.job = self.state.job("back", run, file.name, None)
+        self.outbox.act(BringBack(file.job, file.name, file.copy))
 
-    def _disk_job_done(self, run: Run, file: File | None, kind: str, event: JobDone) -> None:
-        if file is None:
+    def job_done(self, kind: str, run: Run, name: str, event: JobDone) -> None:
+        """A copy to or from the spill directory has ended."""
+        self.outbox.drop_copy(event.serial)  # unless somebody wants it
+        file = run.files.get(name)
+        if run.closing or file is None:
             return  # dropped meanwhile
         if kind == "spill" and file.place == Place.SPILLING and file.copy == event.serial:
             self._spilled(run, file, event)
@@ -246,15 +266,15 @@ class Spilling(Availability):
         if event.damaged:
             memory.move(file, PlaceEvent.NOT_COPIED)
             file.copy = 0
-            self._say_damaged(file, event.error)
-            self._give_up(run, file)
+            self.files.say_damaged(file, event.error)
+            self.files.give_up(run, file)
             return
         if event.error or event.size != file.size:
             self._disk_failed(event.error or f"{file.name} was copied in part", event.own)
             memory.move(file, PlaceEvent.NOT_COPIED)
             file.copy = 0
             return
-        self._drop_spilled.remove(event.serial)
+        self.outbox.keep_copy(event.serial)
         self._full = 0
         memory.move(file, PlaceEvent.COPIED)
         run.counters["spilled_bytes"] += file.size
@@ -265,8 +285,8 @@ class Spilling(Availability):
 
     def _returned(self, run: Run, file: File, event: JobDone) -> None:
         if event.damaged:
-            self._say_damaged(file, event.error)
-            self._give_up(run, file)
+            self.files.say_damaged(file, event.error)
+            self.files.give_up(run, file)
             return
         if event.error or event.size != file.size:
             error = event.error or f"it has {event.size} bytes there instead of {file.size}"
@@ -274,27 +294,27 @@ class Spilling(Availability):
             if event.own:  # there is no room for it after all: its tasks read it where it is
                 self.memory.move(file, PlaceEvent.NOT_RETURNED)
             else:
-                self._give_up(run, file)
+                self.files.give_up(run, file)
             return
-        self._drop_spilled.remove(event.serial)
-        self.out.append(Restore(file.name, event.serial))
+        self.outbox.keep_copy(event.serial)
+        self.outbox.act(Restore(file.name, event.serial))
         self.memory.move(file, PlaceEvent.RETURNED)
         run.counters["returned_bytes"] += file.size
         run.counters["returned_files"] += 1
         self._tell_spilled(run)
 
     def _tell_spilled(self, run: Run) -> None:
-        if self.now >= run.spilled_told_at + TELL_S:
-            run.spilled_told_at = self.now
+        if self.outbox.now >= run.spilled_told_at + TELL_S:
+            run.spilled_told_at = self.outbox.now
             counters = run.counters
             told = m.Spilled(run.id, self.node, self.memory.on_disk, counters["spilled_bytes"], counters["returned_bytes"])
-            self.send(run.submitter, told)
+            self.outbox.send(run.submitter, told)
 
     def _disk_failed(self, error: str, full: bool) -> None:
         """A disk that is full is tried again; one that fails is not used for anything new."""
         memory = self.memory
         if not memory.failed:
-            self.log(f"the spill directory is {'full' if full else 'not used any more'}: {error}", logging.WARNING)
+            self.outbox.log(f"the spill directory is {'full' if full else 'not used any more'}: {error}", logging.WARNING)
         memory.failed = True
         memory.fault = f"the spill directory failed: {error}"
         if not full:
@@ -302,79 +322,20 @@ class Spilling(Availability):
         elif not self._retries:
             self._full += 1
             self._retries = True
-            self.set_timer("spill", memory.limits.retry_s)
-
-    def _flush_done(self, run: Run, name: str, file: File | None, entry: TaskEntry | None, event: JobDone) -> None:
-        super()._flush_done(run, name, file, entry, event)
-        if event.damaged:
-            self.on_file_damaged(FileDamaged(name))
-
-    def on_file_damaged(self, event: FileDamaged) -> None:
-        run = next((run for run in self.runs.values() if event.name.startswith(run.info.scope)), None)
-        file = run.files.get(event.name) if run is not None else None
-        if run is not None and not run.closing and file is not None and file.state == FileState.LOCAL:
-            self._say_damaged(file, "its content is not what was written")
-            self._give_up(run, file)
-
-    def _say_damaged(self, file: File, why: str) -> None:
-        self.log(f"{file.name} is damaged on node {self.node} and given up, so that another copy is used or it is made again: {why}",
-                 logging.ERROR)
-
-    def _give_up(self, run: Run, file: File) -> None:
-        """This node's content of it is worthless, or cannot be read. Tasks that were to read it wait for another: a holder has one, or the
-        submitter has it made again."""
-        name = file.name
-        self._move_file(file, FileEvent.DROPPED)
-        self._delete.append(name)
-        staged = False
-        for entry in run.tasks.values():
-            if entry.state not in (TaskState.INVALID, TaskState.READY) or name not in (*entry.spec.inputs, *entry.spec.shared):
-                continue
-            if entry.state == TaskState.READY:
-                self._move(entry, TaskEvent.INPUT_GONE)
-                run.parked[entry.spec.origin] = run.parked.get(entry.spec.origin, 0) + 1
-            entry.missing += 1
-            file.waiting.append(entry)
-            if name in entry.spec.inputs:
-                entry.unlocated += 1
-            else:
-                staged = True
-        if staged:  # it is on shared storage
-            self._move_file(file, FileEvent.LOCATED)
-            self._stage_file(run, file)
-            return
-        self.send(self.table.node_of(name), m.Lost(run.id, (name,), self.node))
-        if file.waiting:
-            self._locate_file(run, file)
-        else:
-            del run.files[name]
+            self.outbox.set_timer("spill", memory.limits.retry_s)
 
     # ── files from other nodes ─────────────────────────────────────────────────────────────────────
-
-    def _may_fetch(self, run: Run, file: File) -> bool:
-        memory = self.memory
-        if not memory.limit:
-            return True
-        if file.size <= SMALL_BYTES:
-            memory.promise(file, file.size)
-            return True
-        if not self.fetches and file.size <= memory.room() - (memory.limit - memory.mark):
-            memory.promise(file, file.size)
-            return True
-        file.source = -1
-        self.fetches.append((run, file))
-        return False
 
     def _next_fetches(self) -> None:
         """Fetch what there is room for below the mark. Room for more is made when the node has nothing else to do: the tasks at hand go
         first, and use up what they have."""
         memory = self.memory
-        while self.fetches:
-            run, file = self.fetches[0]
+        while self.files.fetches:
+            run, file = self.files.fetches[0]
             waits = file.state == FileState.REMOTE and file.fetching and file.source < 0 and run.files.get(file.name) is file
             if waits and not run.closing:
                 if file.size > memory.mark and memory.may_spill(file.size):
-                    self.to_disk.add(file.name)
+                    self.files.to_disk.add(file.name)
                 elif file.size > memory.room() - (memory.limit - memory.mark):
                     idle = not (self.inflight or self.granted or self.ready or memory.coming)
                     if not idle:
@@ -385,8 +346,8 @@ class Spilling(Availability):
                     memory.promise(file, file.size)
                 else:
                     memory.promise(file, file.size)
-                self._ask_for(run, file)
-            self.fetches.popleft()
+                self.files.ask_for(run, file)
+            self.files.fetches.popleft()
 
     # ── nothing makes room ─────────────────────────────────────────────────────────────────────────
 
@@ -415,17 +376,16 @@ class Spilling(Availability):
         self._hopeless = self.memory.used
         for entry in self.ready:
             if entry.state == TaskState.READY:
-                self._move(entry, TaskEvent.NO_ROOM)
+                self.state.move(entry, TaskEvent.NO_ROOM)
                 name = entry.spec.outputs[0][len(entry.run.info.scope):]
                 detail = f"node {self.node} has no room for {name}: {why}"
-                self._end(entry, m.Result(entry.spec.tid, entry.spec.attempt, Outcome.SETUP, 0, self.node, detail=detail))
+                self.state.end(entry, m.Result(entry.spec.tid, entry.spec.attempt, Outcome.SETUP, 0, self.node, detail=detail))
                 return
-        if self.fetches:
-            run, file = self.fetches.popleft()
-            self._unreadable(run, file, f"node {self.node} has no room for {file.name[len(run.info.scope):]}: {why}")
+        if self.files.fetches:
+            run, file = self.files.fetches.popleft()
+            self.files.unreadable(run, file, f"node {self.node} has no room for {file.name[len(run.info.scope):]}: {why}")
 
-    def check_memory(self) -> None:
-        """Part of ``check_invariants``."""
+    def check_invariants(self) -> None:
         memory = self.memory
         if not memory.limit:
             return
