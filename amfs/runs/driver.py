@@ -217,8 +217,8 @@ class RunDriver:
 
     def _tell_of_changes(self) -> None:
         if self.changed:
-            count = f"{self.changed} tasks run" if self.changed > 1 else "1 task runs"
-            self.tally.news.append(f"{count} again: what they read, or what came before them, has changed since the earlier run")
+            count, it, them = (f"{self.changed} tasks run", "they", "them") if self.changed > 1 else ("1 task runs", "it", "it")
+            self.tally.news.append(f"{count} again: what {it} read, or what came before {them}, has changed since the earlier run")
             self.changed = 0
 
     def _take_over(self, files: Sequence[Adopted]) -> None:

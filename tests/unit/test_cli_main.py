@@ -201,3 +201,10 @@ def test_options_that_exclude_each_other_are_told(given: dict[str, object], sess
 def test_a_value_of_resume_that_is_none_is_told_with_the_one_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert frame.main(["run", "--resume=foo", "tasks.txt"]) == 2
     assert "--resume=trust, not '--resume=foo'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("W",), ("run", "--W"), ("run", "--slots", "W", "tasks.txt")])
+def test_a_very_long_word_is_not_quoted_whole(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert frame.main([word.replace("W", "w" * 100_000) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert len(error) < 1000 and "characters)" in error
