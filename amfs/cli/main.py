@@ -271,7 +271,7 @@ def invoke(command: click.Command, args: list[str], name: str) -> int:
     except click.ClickException as error:
         from amfs.errors import brief
 
-        error.message = brief(error.message)
+        error.message = brief(error.message)  # type: ignore[misc]  # click has no other way
         error.show()
         return error.exit_code
     return result if isinstance(result, int) else 0
