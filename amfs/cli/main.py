@@ -183,11 +183,13 @@ def group() -> click.Group:
 def _unknown(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, COMMANDS, 1)
+    from amfs.errors import brief
+
+    near = get_close_matches(name[:100], COMMANDS, 1)
     hint = f"did you mean 'amfs {near[0]}'?" if near else '"amfs --help" lists them'
-    if os.path.exists(name):
+    if len(name) < 4096 and os.path.exists(name):
         hint = f"to run that file: amfs run {name}"
-    return f"no such command '{name}'; {hint}"
+    return f"no such command '{brief(name)}'; {hint}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -267,6 +269,9 @@ def invoke(command: click.Command, args: list[str], name: str) -> int:
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
+        from amfs.errors import brief
+
+        error.message = brief(error.message)  # type: ignore[misc]  # click has no other way
         error.show()
         return error.exit_code
     return result if isinstance(result, int) else 0

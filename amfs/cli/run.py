@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -23,13 +24,76 @@ if TYPE_CHECKING:
 _MOMENT_S = 1.0
 
 
+#: The options as ``--help`` lists them; a test looks that each stands in one group.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Tasks and inputs": ("format_", "shell", "strict", "config", "files", "directory", "shared_inputs"),
+    "Where it runs": ("slots", "memory", "session", "local", "placement", "detach"),
+    "Failures and resuming": ("retries", "fail_fast", "keep_sandbox", "resume", "journal", "no_journal"),
+    "Memory for files": ("store", "store_limit", "high_water", "spill", "spill_limit"),
+    "Output": ("keep_all", "hashed_outputs", "trace", "quiet", "output"),
+    "Replay": ("synthetic", "time_scale", "size_scale", "busy"),
+}
+
+
+class Exclusion(NamedTuple):
+    """Options that say nothing beside a condition: an option, or ``SESSION``."""
+
+    options: tuple[str, ...]
+    beside: str
+    why: str
+
+
+SESSION = "a session"
+#: All of them. ``excluded`` makes the messages.
+EXCLUSIONS = (
+    Exclusion(("session",), "local", ""),
+    Exclusion(("resume",), "no_journal", ""),
+    Exclusion(("resume",), "synthetic", ": a replay begins from the beginning"),
+    Exclusion(("slots",), SESSION, "; a session's nodes have theirs (amfs up --slots), or say --local"),
+    Exclusion(("store_limit", "high_water", "spill", "spill_limit"), SESSION, "; a session's nodes have theirs (amfs up), or say --local"),
+)
+#: Options of a replay only.
+_REPLAY = ("time_scale", "size_scale", "busy")
+
+
+def _words(names: tuple[str, ...]) -> str:
+    words = [f"--{name.replace('_', '-')}" for name in names]
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def excluded(given: Mapping[str, Any], session: str | None = None) -> str:
+    """What is wrong with the options together; '' if nothing is. ``session``: the one in which the tasks would run."""
+    said = {name for name, value in given.items() if (value is not None if name == "session" else bool(value))}
+    for name in _REPLAY:
+        if name in said and "synthetic" not in said:
+            return f"{_words((name,))} needs --synthetic"
+    for options, beside, why in EXCLUSIONS:
+        if said.isdisjoint(options):
+            continue
+        if beside == SESSION and session is not None:
+            return f"{_words(options)} {'are' if len(options) > 1 else 'is'} for runs without a session{why}"
+        if beside in said:
+            return f"{_words(options)} and {_words((beside,))} exclude each other{why}"
+    return ""
+
+
 class _Run(click.Command):
-    """``--resume`` may have a value, but never the next word, which is the list."""
+    """``--resume`` may have a value, but never the next word, which is the list. ``--help`` lists the options in groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
         mine = ["--resume-trust" if word == "--resume=trust" else word for word in args[:end]]
+        for word in mine:
+            if word.startswith("--resume="):
+                raise click.UsageError(f"--resume has no value but 'trust': --resume, or --resume=trust, not '{word}'", ctx)
         return super().parse_args(ctx, mine + args[end:])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = {option.name or "": option for option in self.get_params(ctx)}
+        grouped = {name for names in GROUPS.values() for name in names}
+        for title, names in {**GROUPS, "Help": [name for name in options if name not in grouped]}.items():
+            with formatter.section(title):
+                formatter.write_dl([record for name in names if (record := options[name].get_help_record(ctx))])
 
 
 @click.command(
@@ -48,9 +112,9 @@ class _Run(click.Command):
 @click.option("--shell", default="", metavar="NAME", help="Of command lines: have this shell, such as bash, run them. Default: /bin/sh.")
 @click.option("--strict", is_flag=True, help="Constructs that have no meaning here are faults, not remarks.")
 @click.option("--synthetic", is_flag=True, help="Replay: instead of its program every task reads, waits and writes as was recorded.")
-@click.option("--time-scale", type=click.FloatRange(0), metavar="X", help="With --synthetic: recorded times times this. Default: 1.")
-@click.option("--size-scale", type=click.FloatRange(0), metavar="X", help="With --synthetic: recorded sizes times this. Default: 1.")
-@click.option("--busy", is_flag=True, help="With --synthetic: tasks keep a CPU busy instead of sleeping.")
+@click.option("--time-scale", type=click.FloatRange(0), metavar="X", help="Recorded times times this. Default: 1.")
+@click.option("--size-scale", type=click.FloatRange(0), metavar="X", help="Recorded sizes times this. Default: 1.")
+@click.option("--busy", is_flag=True, help="Tasks keep a CPU busy instead of sleeping.")
 @click.option(
     "--config",
     multiple=True,
@@ -63,7 +127,7 @@ class _Run(click.Command):
 @click.option("--memory", default="0", help="Memory for tasks that state theirs, such as 16G. Default: not accounted.")
 @click.option("--session", shell_complete=session_names, help="Run in this session. Default: the newest live one, if any.")
 @click.option("--local", is_flag=True, help="Run inside this command even if a session is up.")
-@click.option("-C", "--directory", type=click.Path(), help="Stand in this directory: names are relative to it. Default: the current one.")
+@click.option("-C", "--directory", type=click.Path(), help="Change to this directory first: names are relative to it.")
 @click.option("--retries", type=click.IntRange(0), default=0, help="Attempts beyond the first for tasks that do not say. Default: 0.")
 @click.option("--fail-fast", is_flag=True, help="Stop at the first task that fails. Default: run all that do not depend on it.")
 @click.option("--keep-all", is_flag=True, help="Copy every output to shared storage, not only those that no task reads.")
@@ -199,13 +263,10 @@ def script_format(file: str, format: str, look: bool = True) -> tuple[str, Any]:
 
 def _place(given: dict[str, Any]) -> AbstractContextManager[str | None]:
     """Where the run stands."""
+    if wrong := excluded(given):
+        raise UsageError(wrong)
     if not given["synthetic"]:
-        for option in ("time_scale", "size_scale", "busy"):
-            if given[option] not in (None, False):
-                raise UsageError(f"--{option.replace('_', '-')} needs --synthetic")
         return nullcontext(given["directory"])
-    if given["resume"]:
-        raise UsageError("--synthetic and --resume exclude each other: a replay begins from the beginning")
     from amfs.cli.synthetic import stage
 
     given["no_journal"] = True
@@ -220,8 +281,6 @@ def _options(file: str, given: dict[str, Any]) -> RunOptions:
     base = os.path.abspath(given["directory"] or os.getcwd())
     if not os.path.isdir(base):
         raise UsageError(f"no such directory: {base}")
-    if given["session"] is not None and given["local"]:
-        raise UsageError("--session and --local exclude each other")
     try:
         memory = parse_size(given["memory"])
     except ValueError as error:
@@ -232,17 +291,13 @@ def _options(file: str, given: dict[str, Any]) -> RunOptions:
     elif not given["no_journal"] and file != "-":
         journal = default_path(file, base)
     if given["resume"] and journal is None:
-        why = "--resume needs a journal: name one with --journal" if file == "-" else "--resume and --no-journal exclude each other"
-        raise UsageError(why)
+        raise UsageError("--resume needs a journal: name one with --journal")
     session = given["session"]
     if session is None and not given["local"]:
         session = _live_session()
-    if session is not None and given["slots"]:
-        raise UsageError("--slots is for runs without a session; a session's nodes have theirs (amfs up --slots), or say --local")
+    if wrong := excluded(given, session):
+        raise UsageError(wrong)
     node = {"store_limit": size_of(given["store_limit"] or "0"), **spill_sizes(given)}
-    if session is not None and any(node.values()):
-        why = "--store-limit, --high-water, --spill and --spill-limit are for runs without a session"
-        raise UsageError(f"{why}; a session's nodes have theirs (amfs up), or say --local")
     return RunOptions(
         **node,
         slots=given["slots"] or 0,

@@ -61,9 +61,7 @@ class Driver:
         self.expander: Expander | None = None
 
     def run(self) -> int:
-        from amfs.node.loop import now
-        from amfs.runs.context import RunContext
-        from amfs.runs.driver import RunDriver
+        from amfs.runs.drive import drive, open_run
         from amfs.runs.journal import read, unwritable
 
         options = self.options
@@ -80,50 +78,27 @@ class Driver:
                 self.progress.message(f"{options.journal} is of an earlier amfs and does not say what tasks have read: all run again")
         growing = self.unfolds or (grows(self.file) and not self._is_document())
         tasks, plan, checker = self._open_list() if growing else self._load(past)
-        context = RunContext(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
-        for words in context.remarks:
-            self.progress.message(words)
-        driver = None
-        try:
-            driver = RunDriver(
-                context, tasks, plan, options, open_ended=growing, past=past, on_ended=self._ended, on_skip=self._skipped,
-                expander=self.expander,
-            )  # fmt: skip
+        with open_run(
+            options, tasks, plan, open_ended=growing, past=past, on_ended=self._ended, on_skip=self._skipped, expander=self.expander,
+            message=self.progress.message,
+        ) as driver:  # fmt: skip
             self._catch(driver)
             if options.keep_sandbox and options.session is None:
                 self.sandboxes = tempfile.mkdtemp(prefix="amfs-sandboxes-")
             driver.begin()
             members = driver.submitter.members
             self.progress.start(None if growing else len(tasks), len(members), sum(members.values()))
-            if options.trace:
-                from amfs.runs.trace import TraceWriter
-
-                driver.trace = TraceWriter(options.trace, name=options.source, nodes=len(members), slots=sum(members.values()))
             if growing:
                 self.open = True
                 if self.file == "-" and not self.unfolds and sys.stdin.isatty():
                     self.progress.message("reading tasks from the terminal, one a line; Ctrl-D ends the list")
                 self._read_along(driver, checker)
-            shown = now()
-            told_news = 0
-            while driver.over is None:
-                driver.turn(min(1.0, self.progress.interval))
-                time_now = now()
-                for words in driver.tally.news[told_news:]:
-                    self.progress.message(words)
-                told_news = len(driver.tally.news)
-                if time_now - shown >= self.progress.interval:
-                    shown = time_now
-                    self.progress.update(driver.snapshot(self.open))
-                if self.broken is not None:
-                    raise self.broken
+            drive(driver, self.progress, grows=lambda: self.open, check=self._check)
             return self._finish(driver)
-        finally:
-            if driver is not None:
-                driver.finish()
-                if driver.trace is not None:
-                    driver.trace.close()
-            context.close()
+
+    def _check(self) -> None:
+        if self.broken is not None:
+            raise self.broken
 
     def _finish(self, driver: RunDriver) -> int:
         from amfs.runs.driver import exit_code_of
@@ -151,10 +126,7 @@ class Driver:
             self._keep_sandboxes(driver)
         driver.tally.failures = [(tid, self._for_people(result)) for tid, result in driver.tally.failures]
         summary = driver.summary(code, outcome, self.notes)
-        if driver.trace is not None:
-            from amfs.display.progress import summary_fields
-
-            driver.trace.close(summary_fields(summary))
+        driver.finish(summary)
         self.progress.finish(summary)
         return code
 
@@ -261,12 +233,10 @@ class Driver:
         threading.Thread(target=follow, name="list reader", daemon=True).start()
 
     def _add(self, driver: RunDriver, checker: Any, task: Any) -> None:
-        faults = checker.add(task)
-        if faults:
-            for one in faults:
-                self._fault(one)
-        elif not driver.submitter.ending:
-            driver.add([task])
+        from amfs.runs.drive import add_checked
+
+        for one in add_checked(driver, checker, [task]):
+            self._fault(one)
 
     def _fault(self, fault: Fault) -> None:
         self.faulty = True

@@ -17,7 +17,8 @@ from amfs.workflow.workflow import Task
 class Closing:
     """The files of one open list, once it is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, open: bool = True) -> None:
+        self.open = open  # more tasks may be added
         self.finals: list[str] = []
         self.drops: list[str] = []
         self.begun = False  # the shards were told
@@ -27,6 +28,7 @@ class Closing:
 
     def close(self, tasks: Sequence[Task], plan: Plan) -> None:
         """No more tasks will come: all readers are known."""
+        self.open = False
         aliases, readers = plan.aliases, plan.readers
         scratch = {aliases.get(name, name) for task in tasks for name in task.scratch}
         for name in plan.writers:

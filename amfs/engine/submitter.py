@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from amfs.config import SubmitterLimits
 from amfs.engine.closing import Closing
+from amfs.engine.course import Course
 from amfs.engine.credits import Credits
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.heartbeats import HEARTBEAT, receivers
@@ -41,9 +42,9 @@ from amfs.vocabulary.events import (
     Send,
     StopRun,
     TimerFired,
-)  # fmt: skip
+)
 from amfs.vocabulary.partition import PartitionTable
-from amfs.vocabulary.states import FAILED, FINISHED, PENDING, SKIPPED, Outcome
+from amfs.vocabulary.states import FAILED, FINISHED, PENDING, SKIPPED, Outcome, RunEvent, RunNodeEvent, RunNodeState, RunState
 from amfs.workflow import reduction
 from amfs.workflow.checks import Plan
 from amfs.workflow.specs import SpecMaker
@@ -71,7 +72,7 @@ class Submitter(Machine):
         super().__init__(client)
         self.run, self.info = run, info
         self.tasks, self.plan, self.maker = tasks, plan, maker
-        self.open, self.fail_fast = open_ended, fail_fast
+        self.fail_fast = fail_fast
         self.limits = limits or SubmitterLimits()
         self.state = bytearray(len(tasks))
         maker.state = self.state
@@ -81,24 +82,15 @@ class Submitter(Machine):
         self.skipped, self.finished, self.failed = len(skip), 0, 0
         self.parking = Parking()
         self.hierarchy: Hierarchy | None = None
-        self.order: Iterator[int] = iter(plan.walk())
+        self.order: Iterator[int] | None = iter(plan.walk())  # None: it has ended
         self.again: deque[int] = deque()  # had their turn before: submitted before anything new, credits or not
         self.added: deque[int] = deque()  # of a list that grows
-        self.exhausted = False
         self.credits = Credits(self.limits)
-        self.members: dict[int, int] = {}  # live node -> slots
+        self.course = Course(run, waits=bool(info.journal))
         self.table = PartitionTable.even([0])
         self.view: m.View | None = None
         self.manager = self.epoch = self.began = 0  # began: the epoch in which the run began
-        self.lost: set[int] = set()  # nodes that were members
-        self.down: set[int] = set()  # nodes that do not answer us
-        self.begun: set[int] = set()  # nodes that were told of the run
-        self.unready: set[int] = set()  # nodes that may still have tasks of an earlier run with our journal: nothing is submitted before
-        self.started = not info.journal
-        self.ending = self.over = False
-        self.closing = Closing()
-        self.reason = ""
-        self.waiting_gone: set[int] = set()
+        self.closing = Closing(open_ended)
         self.counters: dict[str, int] = {}
         self.redone_times: dict[int, int] = {}
         self.remaking = Remaking()
@@ -141,35 +133,34 @@ class Submitter(Machine):
             self.set_timer(HEARTBEAT, self.limits.heartbeat_s)
         # A rival may count fewer epochs, and its nodes have seen partitions move while the run went on.
         self.began = self.epoch if old is None else min(self.began, self.epoch - 1)
-        now = {member.node: member.slots for member in message.members}
-        dead = [node for node in self.members if node not in now]
-        before, self.members = self.members, now
+        before, now = self.members, {member.node: member.slots for member in message.members}
+        dead = self.course.set_members(now)
         told, self.table = self.table, PartitionTable(message.table, message.epoch)
         dispatchers = units(now, message.unit_size)
         if len(now) > 1 and self.where is None:
             self.where = array("i", [next(iter(before or now))]) * len(self.state)
         for node in now:
-            if node not in self.begun and self.ending:
-                self.send(node, m.RunEnd(self.run, True))  # others may have told it of the run
-            elif node not in self.begun:
-                self.begun.add(node)
-                self.send(node, m.RunBegin(self.run, self.node, self.info, self.began))
-                if not self.started:
-                    self.unready.add(node)
-                    self.set_timer("run ready", self.limits.ready_s)
-        self.unready.intersection_update(now)
+            if self.course.node(node).state == RunNodeState.NEW:
+                self._tell_of_run(node)
         self.again.extend(self.credits.set_dispatchers(dispatchers, now))
         self.remaking.losses += bool(dead)
-        self.lost.update(dead)
-        self.lost.difference_update(now)  # the other side of a cut network has won
-        for node in dead:
-            self.begun.discard(node)
-            if self.ending:
-                self._gone(node)
+        if self.ending and dead:
+            self._all_gone()
         if not dispatchers:
             self._over("no node of the session has slots for tasks" if now else "all nodes are lost, or were shut down")
         elif before and not self.ending:
             self._tell_heirs(told)
+
+    def _tell_of_run(self, node: int) -> None:
+        if self.ending:
+            self.send(node, m.RunEnd(self.run, True))  # others may have told it of the run
+            return
+        self.send(node, m.RunBegin(self.run, self.node, self.info, self.began))
+        if self.course.state == RunState.WAITING:
+            self.course.move_node(node, RunNodeEvent.TOLD_TO_WAIT)
+            self.set_timer("run ready", self.limits.ready_s)
+        else:
+            self.course.move_node(node, RunNodeEvent.TOLD)
 
     def _tell_heirs(self, told: PartitionTable) -> None:
         """Partitions have moved. The submitter repeats to their new shards all that it told the old ones (``told``). Nothing is to be done
@@ -193,17 +184,18 @@ class Submitter(Machine):
 
     def on_run_ready(self, peer: int, message: m.RunReady) -> None:
         """What we send follows the RunBegin on the same link, so there is nothing to wait for, but for the end of an earlier run."""
-        self.unready.discard(message.node)
+        if self.course.node(message.node).state == RunNodeState.UNREADY:
+            self.course.move_node(message.node, RunNodeEvent.READY)
 
     # ── tasks out ──────────────────────────────────────────────────────────────────────────────────
 
     def _next(self) -> int:
         """The next new task to submit, or -1."""
-        if not self.exhausted:
+        if self.order is not None:
             for tid in self.order:
                 if not self.state[tid]:
                     return tid
-            self.exhausted = True
+            self.order = None
         return self.added.popleft() if self.added else -1
 
     def _submit_again(self) -> None:
@@ -246,7 +238,7 @@ class Submitter(Machine):
             if specs:
                 self.parking.sent(specs)
                 self.send(dispatcher, m.Submit(self.run, tuple(specs)))
-            if self.exhausted and not self.added:
+            if self.order is None and not self.added:
                 return
 
     def on_add(self, event: AddTasks) -> None:
@@ -301,20 +293,8 @@ class Submitter(Machine):
         self.hierarchy.released = []
 
     def _stand_over(self, tid: int, cause: str, outcome: Outcome) -> None:
-        if cause:
-            self.state[tid] = FAILED
-            self.failed += 1
-            if outcome == Outcome.UPSTREAM_FAILED:
-                self.causes[tid] = cause
-            self._poison(self.maker.unmade(tid, self.tasks[tid]), tid)
-        else:
-            self.state[tid] = FINISHED
-            self.finished += 1
-            if tid in self.maker.asked:
-                self.passed.append(self.info.scope + token(tid))
-        if tid in self.missed:
-            self._tell_of_missed(tid)
-        self.ended_log.append(m.Result(tid, outcome=outcome if cause else Outcome.OK, detail=cause))
+        unmade = self.maker.unmade(tid, self.tasks[tid]) if cause else ()
+        self._note_end(m.Result(tid, outcome=outcome if cause else Outcome.OK, detail=cause), unmade)
 
     # ── results in ─────────────────────────────────────────────────────────────────────────────────
 
@@ -330,31 +310,36 @@ class Submitter(Machine):
 
     def _take(self, result: m.Result) -> None:
         """A task has ended for good."""
-        state, tid = self.state, result.tid
+        tid = result.tid
         if result.outcome == Outcome.OK:
-            state[tid] = FINISHED
-            self.finished += 1
             self.flushed.pop(tid, None)
             self.remaking.made(self.info.scope + self.plan.aliases.get(name, name) for name in self.tasks[tid].outputs)
-            if tid in self.maker.asked:
-                self.passed.append(self.info.scope + token(tid))
             if self.where is not None:
                 self.where[tid] = result.node
+        self._note_end(result)
+        if result.outcome and self.fail_fast and not self.ending:
+            self._end("a task failed, and --fail-fast was asked for")
+        if self.hierarchy is not None:
+            failed = self.causes.get(tid, m.failure_of(tid)) if result.outcome else ""
+            self._stands_over(self.hierarchy.ended(tid, failed))
+
+    def _note_end(self, result: m.Result, unmade: Sequence[str] = ()) -> None:
+        """Count the task, and tell the shards. ``unmade``: keys that will never be made, beside its token."""
+        tid = result.tid
+        asked = [self.info.scope + token(tid)] if tid in self.maker.asked else []
+        if result.outcome == Outcome.OK:
+            self.state[tid] = FINISHED
+            self.finished += 1
+            self.passed += asked
         else:
-            state[tid] = FAILED
+            self.state[tid] = FAILED
             self.failed += 1
             if result.outcome == Outcome.UPSTREAM_FAILED:
                 self.causes[tid] = result.detail
-            if tid in self.maker.asked:
-                self._poison([self.info.scope + token(tid)], tid)
-            if self.fail_fast and not self.ending:
-                self._end("a task failed, and --fail-fast was asked for")
+            self._poison([*unmade, *asked], tid)
         if tid in self.missed:
             self._tell_of_missed(tid)
         self.ended_log.append(result)
-        if self.hierarchy is not None:
-            failed = "" if state[tid] == FINISHED else self.causes.get(tid, m.failure_of(tid))
-            self._stands_over(self.hierarchy.ended(tid, failed))
 
     def on_lost(self, peer: int, message: m.Lost) -> None:
         """Files that tasks wait for are nowhere, as far as their shard knows. If their writers have finished, they must do it again; of a
@@ -444,7 +429,6 @@ class Submitter(Machine):
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
     def on_close(self, event: CloseList) -> None:
-        self.open = False
         scope = self.info.scope
         for shard, names in self.table.group([scope + name for name in event.orphans]).items():
             self.send(shard, m.Poison(self.run, tuple(names), "no task makes " + ", ".join(name[len(scope):] for name in names)))
@@ -463,7 +447,7 @@ class Submitter(Machine):
             made = self.state[writer] == FINISHED and not self.maker.is_final(self.tasks[writer], name)
             if name in closing.on_shared or not (made or (self.state[writer] == SKIPPED and name in closing.unsaved)):
                 continue
-            if made and self.where is not None and self.where[writer] in self.lost:
+            if made and self.where is not None and self.course.node(self.where[writer]).state == RunNodeState.LOST:
                 self._redo(writer)  # nobody read it, so nobody has missed it yet
             else:
                 finals.append(name)
@@ -475,15 +459,14 @@ class Submitter(Machine):
             self._end(event.reason)
 
     def _end(self, reason: str) -> None:
-        self.ending, self.reason = True, reason
-        self.waiting_gone = set(self.begun)
-        relay = bool(self.down)
-        for node in sorted(self.begun.union(self.members), key=lambda node: (node in self.down, node)):
+        self.course.move(RunEvent.END, reason)
+        course, relay = self.course, bool(self.course.down)
+        for node in sorted(self.members, key=lambda node: (course.node(node).down, node)):
+            course.move_node(node, RunNodeEvent.END)
             self.send(node, m.RunEnd(self.run, bool(reason), relay))
             relay = False
         self.set_timer("run gone", 15.0)
-        if not self.waiting_gone:
-            self._over(reason)
+        self._all_gone()
 
     def on_run_gone(self, peer: int, message: m.RunGone) -> None:
         if message.run != self.run:
@@ -496,23 +479,27 @@ class Submitter(Machine):
 
     def on_peer_down(self, event: PeerDown) -> None:
         """We cannot reach a node. The manager, old or new, will say what has become of it; if it says nothing, we cannot go on."""
-        self.down.add(event.peer)
+        self.course.node(event.peer).down = True
         if self.ending:
             self._gone(event.peer)
-        elif self.members and self.down.issuperset(self.members):
+        elif self.members and all(self.course.node(node).down for node in self.members):
             self._over("all nodes are lost, or were shut down")
         elif event.peer in self.members:
             self.set_timer(("down", event.peer), self.limits.unreachable_s)
 
     def _gone(self, node: int) -> None:
-        self.waiting_gone.discard(node)
-        if self.ending and not self.waiting_gone:
-            self._over(self.reason)
+        if self.course.node(node).state == RunNodeState.ENDING:
+            self.course.move_node(node, RunNodeEvent.CONFIRMED)
+        self._all_gone()
+
+    def _all_gone(self) -> None:
+        if self.ending and not self.course.nodes(RunNodeState.ENDING):
+            self._over(self.course.reason)
 
     def _over(self, reason: str) -> None:
-        if self.over:
+        if self.course.state == RunState.OVER:
             return
-        self.over, self.ending, self.reason = True, True, reason
+        self.course.move(RunEvent.CONFIRMED, reason)
         for key in ("run gone", "run ready", "parked", HEARTBEAT):
             self.cancel_timer(key)
         self.out.append(RunOver(reason, self.counters))
@@ -523,13 +510,24 @@ class Submitter(Machine):
             if node in self.members and not self.ending:
                 self._end(f"node {node} does not answer, although it is there for the others")
         elif event.key == HEARTBEAT:
-            for node in receivers(self.manager, self.credits.out, self.members, self.down):
+            for node in receivers(self.manager, self.credits.out, self.members, self.course.down):
                 self.send(node, m.Heartbeat(self.epoch))
             self.set_timer(HEARTBEAT, self.limits.heartbeat_s)
-        elif event.key == "run ready" and self.unready and not self.ending:
-            self._end(f"nodes {sorted(self.unready)} have not ended the earlier run with this journal")
-        elif event.key == "run gone" and not self.over:
-            self._over(self.reason or f"nodes {sorted(self.waiting_gone)} did not confirm the end of the run")
+        elif event.key == "run ready" and not self.ending:
+            if unready := self.course.nodes(RunNodeState.UNREADY):
+                self._end(f"nodes {unready} have not ended the earlier run with this journal")
+        elif event.key == "run gone":
+            self._over(self.course.reason or f"nodes {self.course.nodes(RunNodeState.ENDING)} did not confirm the end of the run")
+
+    @property
+    def ending(self) -> bool:
+        """The run ends, or is over."""
+        return self.course.ending
+
+    @property
+    def members(self) -> Mapping[int, int]:
+        """Slots of the live nodes; another mapping when they change."""
+        return self.course.members
 
     @property
     def total(self) -> int:
@@ -546,7 +544,8 @@ class Submitter(Machine):
 
     def flush(self) -> None:
         if self.parking.parked or self.parking.due:
-            again, looks, given_up = self.parking.turn(-1 if self.ending else self.total - self.ended, now=self.now, grows=self.open)
+            left = -1 if self.ending else self.total - self.ended
+            again, looks, given_up = self.parking.turn(left, now=self.now, grows=self.closing.open)
             if self.parking.wake_s:
                 self.set_timer("parked", self.parking.wake_s)
             self.again.extend(again)
@@ -559,16 +558,16 @@ class Submitter(Machine):
         if self.flush_log:
             self.out.append(FilesFlushed(self.flush_log))
             self.flush_log = []
-        if self.ending or not self.members or self.unready:
+        if self.ending or not self.members or self.course.nodes(RunNodeState.UNREADY):
             return
-        if not self.started:
-            self.started = True
+        if self.course.state == RunState.WAITING:
+            self.course.move(RunEvent.READY)
             self.cancel_timer("run ready")
         if self.passed:
             self._tell_shared(self.passed)
             self.passed = []
         self._submit_again()
-        if not self.exhausted or self.added:
+        if self.order is not None or self.added:
             self._submit()
         if self.hierarchy is not None and self.hierarchy.due:
             self.out.extend(map(Expand, self.hierarchy.due))
@@ -576,7 +575,7 @@ class Submitter(Machine):
         while self.maker.unheard:
             tid = self.maker.unheard.pop()
             self._poison([self.info.scope + token(tid)], tid)
-        if not self.open and self.ended == self.total:
+        if not self.closing.open and self.ended == self.total:
             if self.maker.open_ended and not self.closing.begun:
                 self._settle()
                 if self.again:
@@ -589,6 +588,7 @@ class Submitter(Machine):
 
     def check_invariants(self) -> None:
         self.parking.check_invariants()
+        self.course.check_invariants()
         assert [self.finished, self.failed, self.skipped] == [self.state.count(how) for how in (FINISHED, FAILED, SKIPPED)]
         seen: set[int] = set()
         for tids in self.credits.out.values():

@@ -20,19 +20,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from amfs.display.summary import Failure, Summary
+from amfs.display.summary import Failure, Snapshot, Summary
 from amfs.errors import AmfsError, UsageError, WorkflowError
-from amfs.host.shared_storage import Facts, LocalPaths
 from amfs.queueing import messages as q
 from amfs.queueing import spool
 from amfs.queueing.words import Queued, task_of
 from amfs.vocabulary import fs_requests
-from amfs.vocabulary.paths import in_namespace, namespace_path
 from amfs.vocabulary.states import Outcome
 from amfs.workflow.workflow import Task, Workflow, printable, shortened
 
 if TYPE_CHECKING:
-    from amfs.client.files import Files
     from amfs.runs.driver import RunDriver
     from amfs.vocabulary.messages import Result
     from amfs.workflow.checks import Plan
@@ -75,6 +72,8 @@ def read_all(directory: Path) -> list[tuple[Head, list[spool.Record]]]:
 
 class Batch:
     """``tell`` is given what happens, in the thread that calls ``run``."""
+
+    interval = 0.5  # seconds between snapshots of its run
 
     def __init__(self, session: str, directory: Path, head: Head, records: Sequence[spool.Record], tell: Callable[[q.Event], None]) -> None:
         self.session = session
@@ -163,8 +162,9 @@ class Batch:
 
     def _run(self) -> tuple[int, Summary]:
         from amfs.client import discovery
-        from amfs.runs.context import RunContext, RunOptions
-        from amfs.runs.driver import RunDriver, exit_code_of
+        from amfs.runs.context import RunOptions
+        from amfs.runs.drive import drive, open_run
+        from amfs.runs.driver import exit_code_of
         from amfs.runs.journal import read
 
         queued, environment = self._tasks()
@@ -176,36 +176,29 @@ class Batch:
         options = RunOptions(
             session=self.session, base="/", want_output=True, journal=journal, resume=past is not None, source=SOURCE, env=environment,
         )  # fmt: skip
-        context = RunContext(options)
-        paths = _Paths(self.session)
-        driver = None
-        try:
-            if past is not None:
-                context.shared = paths
-            driver = self.driver = RunDriver(context, tasks, plan, options, past=past, on_ended=self._ended)
-            driver.begin()
-            if self.cancelled:
-                driver.stop(self.cancelled)
-            members = driver.submitter.members
-            self.tell(q.Began(len(tasks), len(members), sum(members.values())))
-            told_news = 0
-            while driver.over is None:
-                driver.turn(0.5)
-                for words in driver.tally.news[told_news:]:
-                    self.tell(q.Said(words))
-                told_news = len(driver.tally.news)
-                self.tell(q.Standing(driver.snapshot()))
-            code, outcome = exit_code_of(driver, 2 if self.cancelled else 0)
-            driver.tally.source = ""
-            driver.tally.failures = [(tid, _with_command(tasks[tid], result)) for tid, result in driver.tally.failures]
-            notes = [driver.over.reason] if driver.over.reason else []
-            return self._with_faults(code, driver.summary(code, outcome, notes))
-        finally:
-            self.driver = None
-            if driver is not None:
-                driver.finish()
-            context.close()
-            paths.close()
+        with open_run(options, tasks, plan, past=past, on_ended=self._ended) as driver:
+            self.driver = driver
+            try:
+                driver.begin()
+                if self.cancelled:
+                    driver.stop(self.cancelled)
+                members = driver.submitter.members
+                self.tell(q.Began(len(tasks), len(members), sum(members.values())))
+                drive(driver, self)
+                assert driver.over is not None
+                code, outcome = exit_code_of(driver, 2 if self.cancelled else 0)
+                driver.tally.source = ""
+                driver.tally.failures = [(tid, _with_command(tasks[tid], result)) for tid, result in driver.tally.failures]
+                notes = [driver.over.reason] if driver.over.reason else []
+                return self._with_faults(code, driver.summary(code, outcome, notes))
+            finally:
+                self.driver = None
+
+    def update(self, snapshot: Snapshot) -> None:
+        self.tell(q.Standing(snapshot))
+
+    def message(self, text: str) -> None:
+        self.tell(q.Said(text))
 
     def _with_faults(self, code: int, summary: Summary) -> tuple[int, Summary]:
         if self.faults:
@@ -224,28 +217,6 @@ class Batch:
             self.tell(q.TaskFailed(task.id, told(_with_command(task, result)), result.stderr))
         if result.stdout or (result.stderr and not result.outcome):
             self.tell(q.TaskOutput(task.id, result.stdout, b"" if result.outcome else result.stderr))
-
-
-class _Paths(LocalPaths):
-    """Shared storage that also knows names of the session's file system: a run that is resumed looks whether its outputs are there."""
-
-    def __init__(self, session: str) -> None:
-        self._session = session
-        self._files: Files | None = None
-
-    def stat(self, path: str) -> Facts:
-        if not in_namespace(path):
-            return super().stat(path)
-        if self._files is None:
-            from amfs.client.files import Files
-
-            self._files = Files(self._session)
-        info = self._files.info(namespace_path(path))
-        return Facts(info.size, info.mode & 0o7777, False, info.mtime)
-
-    def close(self) -> None:
-        if self._files is not None:
-            self._files.close()
 
 
 def _common(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -23,16 +23,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from amfs.display.front_end import in_notebook
-from amfs.errors import AmfsError, Fault, UsageError, WorkflowError
-from amfs.runs.context import RunContext, RunOptions
-from amfs.runs.driver import RunDriver, exit_code_of
+from amfs.errors import AmfsError, UsageError, WorkflowError
+from amfs.runs.context import RunOptions
+from amfs.runs.drive import add_checked, drive, open_run
+from amfs.runs.driver import exit_code_of
 from amfs.runs.interrupts import watch
 from amfs.runs.journal import read
 from amfs.runs.live import LiveRun
 from amfs.runs.tally import told
 from amfs.vocabulary.states import Outcome
 from amfs.workflow.checks import StreamChecker
-from amfs.workflow.workflow import Task, Workflow, complete
+from amfs.workflow.workflow import Task, Workflow
 
 if TYPE_CHECKING:
     from amfs.display.html import Drawing
@@ -155,49 +156,17 @@ def run(
         take_in_made(workflow, past, chosen.base, chosen.hashed_outputs, chosen.session, trust=chosen.resume == "trust")
     plan = check(workflow, place)
     expander = Expander(workflow, plan, place, chosen.hashed_outputs, shown.message) if plan.later else None
-    context = RunContext(chosen, adopt=past.header.store if past is not None else "")
-    driver = None
-    try:
-        driver = RunDriver(context, workflow.tasks, plan, chosen, past=past, expander=expander)
+    with open_run(chosen, workflow.tasks, plan, past=past, expander=expander) as driver:
         driver.begin()
-        _open_trace(driver)
         shown.start(len(workflow.tasks), len(driver.submitter.members), sum(driver.submitter.members.values()))
-        while driver.over is None:
-            driver.turn(0.5)
-            if progress:
-                shown.update(driver.snapshot())
+        drive(driver, shown)
+        assert driver.over is not None
         code, outcome = exit_code_of(driver)
         summary = driver.summary(code, outcome, [driver.over.reason] if driver.over.reason else [])
-        _close_trace(driver, summary)
+        driver.finish(summary)
         if progress:
             shown.finish(summary)
         return RunResult(summary, workflow, trace)
-    except BaseException:
-        if driver is not None and driver.over is None:
-            with contextlib.suppress(Exception):  # the first one is told
-                driver.stop_now("interrupted")
-        raise
-    finally:
-        if driver is not None:
-            driver.finish()
-            _close_trace(driver)
-        context.close()
-
-
-def _open_trace(driver: RunDriver) -> None:
-    if driver.options.trace:
-        from amfs.runs.trace import TraceWriter
-
-        members = driver.submitter.members
-        name = driver.options.source or "session"
-        driver.trace = TraceWriter(driver.options.trace, name=name, nodes=len(members), slots=sum(members.values()))
-
-
-def _close_trace(driver: RunDriver, summary: Summary | None = None) -> None:
-    if driver.trace is not None:
-        from amfs.display.progress import summary_fields
-
-        driver.trace.close(summary_fields(summary) if summary is not None else None)
 
 
 def _options(given: dict[str, Any]) -> RunOptions:
@@ -300,17 +269,13 @@ class Session:
         self._broken: BaseException | None = None
         self._summary: Summary | None = None
         self.on_ended: Callable[[Handle], None] | None = None  # called in the loop's thread when a task has ended; must not wait
-        self._context = RunContext(self._options, adopt=past.header.store if past is not None else "")
-        try:
-            self._driver = RunDriver(
-                self._context, [], self._plan, self._options, open_ended=True, past=past, on_ended=self._ended, on_skip=self._skip
+        with contextlib.ExitStack() as stack:
+            self._driver = stack.enter_context(
+                open_run(self._options, [], self._plan, open_ended=True, past=past, on_ended=self._ended, on_skip=self._skip)
             )
             self._live = LiveRun(self._driver, self._check_open)
             self._driver.begin()
-            _open_trace(self._driver)
-        except BaseException:
-            self._context.close()
-            raise
+            self._run = stack.pop_all()
         members = self._driver.submitter.members
         self._progress.start(None, len(members), sum(members.values()))
         self._thread = threading.Thread(target=self._drive, name="amfs session", daemon=True)
@@ -323,10 +288,7 @@ class Session:
 
     def _drive(self) -> None:
         try:
-            while self._driver.over is None:
-                self._driver.turn(self._progress.interval if self._show else 1.0)
-                if self._show:
-                    self._progress.update(self._driver.snapshot(open_list=True))
+            drive(self._driver, self._progress, grows=lambda: True)
         except BaseException as error:
             self._broken = error
         with self._changed:
@@ -379,26 +341,14 @@ class Session:
 
     def submit_tasks(self, tasks: Iterable[Task]) -> list[Handle]:
         """Add many at once. Raises WorkflowError with the faults of all; then those before the first faulty one were added."""
-        given = [complete(task) for task in tasks]
+        given = list(tasks)
         return self._live.in_loop(lambda: self._add(given))
 
     def _add(self, tasks: list[Task]) -> list[Handle]:
-        faults: list[Fault] = []
-        handles: list[Handle] = []
-        accepted: list[Task] = []
-        for task in tasks:
-            found = self._checker.add(task)
-            faults += found
-            if found:
-                continue
-            handle = Handle(task, len(self._handles))
-            self._handles.append(handle)
-            handles.append(handle)
-            accepted.append(task)
-        self._driver.add(accepted)
-        if faults:
+        first = len(self._handles)
+        if faults := add_checked(self._driver, self._checker, tasks, lambda task: self._handles.append(Handle(task, len(self._handles)))):
             raise WorkflowError(faults)
-        return handles
+        return self._handles[first:]
 
     def _skip(self, tid: int, skipped: bool) -> None:
         """An earlier run has done this task; or it has, and the task must run again all the same."""
@@ -548,7 +498,7 @@ class Session:
     def _abandon(self, reason: str) -> None:
         """Stop at once: kill what runs, keep the journal."""
         if self._thread.is_alive():
-            self._context.loop.post(lambda: self._driver.stop(reason))
+            self._driver.context.loop.post(lambda: self._driver.stop(reason))
             self._thread.join(20.0)
         self._end()
 
@@ -562,9 +512,8 @@ class Session:
             self._summary = self._driver.summary(code, outcome)
             if self._show:
                 self._progress.finish(self._summary)
-        _close_trace(self._driver, self._summary)
-        self._driver.finish()
-        self._context.close()
+        self._driver.finish(self._summary)
+        self._run.close()
 
     def __enter__(self) -> Session:
         return self

@@ -217,8 +217,8 @@ class RunDriver:
 
     def _tell_of_changes(self) -> None:
         if self.changed:
-            count = f"{self.changed} tasks run" if self.changed > 1 else "1 task runs"
-            self.tally.news.append(f"{count} again: what they read, or what came before them, has changed since the earlier run")
+            count, it, them = (f"{self.changed} tasks run", "they", "them") if self.changed > 1 else ("1 task runs", "it", "it")
+            self.tally.news.append(f"{count} again: what {it} read, or what came before {them}, has changed since the earlier run")
             self.changed = 0
 
     def _take_over(self, files: Sequence[Adopted]) -> None:
@@ -244,11 +244,17 @@ class RunDriver:
     # ── a client of the loop ───────────────────────────────────────────────────────────────────────────
 
     def begin(self) -> None:
-        """Start submitting."""
+        """Start submitting, and the trace if there is to be one."""
         view = self.context.wait_for_view()
         self.context.loop.add_client(self)
         self.context.loop.tell(self.client, Received(view.manager, view))
         self._take_over(self._adopt)
+        if self.options.trace:
+            from amfs.runs.trace import TraceWriter
+
+            members = self.submitter.members
+            name = self.options.source or "session"
+            self.trace = TraceWriter(self.options.trace, name=name, nodes=len(members), slots=sum(members.values()))
 
     def handle(self, event: Event, time_now: float) -> list[Effect]:
         if isinstance(event, Received) and type(event.message) not in self.submitter.on_message:
@@ -416,8 +422,8 @@ class RunDriver:
         """Where the run stands."""
         return self.tally.snapshot(self.submitter, open_list)
 
-    def finish(self) -> None:
-        """Close journal and trace. Repeatable."""
+    def finish(self, summary: Summary | None = None) -> None:
+        """Close journal and trace; the first ``summary`` goes into the trace. Repeatable."""
         if self.expander is not None:
             self.expander.close()
         if self.lookups is not None:
@@ -425,6 +431,10 @@ class RunDriver:
         if self.journal is not None:
             self.journal.close()
             self.journal = None
+        if self.trace is not None:
+            from amfs.display.progress import summary_fields
+
+            self.trace.close(summary_fields(summary) if summary is not None else None)
 
     def summary(self, exit_code: int, outcome: str, notes: Sequence[str] = ()) -> Summary:
         """How the run ended, or where it stands."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 
 from amfs.errors import AmfsError, WorkflowError
+from amfs.runs.drive import add_checked
 from amfs.runs.driver import RunDriver
 from amfs.runs.live import LiveRun
 from amfs.vocabulary.states import FINISHED
 from amfs.workflow.checks import StreamChecker
-from amfs.workflow.workflow import Task, complete
+from amfs.workflow.workflow import Task
 
 #: Stands for a task of which nothing need be known any more. Scripts may have millions of tasks.
 _DONE = Task("done", ("true",))
@@ -36,17 +37,7 @@ class CommandRun:
         self.live.in_loop(lambda: self._add(tasks))
 
     def _add(self, tasks: list[Task]) -> None:
-        faults = []
-        accepted = []
-        for task in tasks:
-            task = complete(task)
-            if found := self.checker.add(task):
-                faults += found
-            else:
-                accepted.append(task)
-        if not self.driver.submitter.ending:
-            self.driver.add(accepted)
-        if faults:
+        if faults := add_checked(self.driver, self.checker, tasks):
             raise WorkflowError(faults)
 
     def forget(self, names: list[str]) -> None:

@@ -422,6 +422,73 @@ PEER_TABLE: Mapping[tuple[PeerState, PeerEvent], PeerState] = {
     (PeerState.SUSPECT, PeerEvent.GOODBYE): PeerState.LEFT,
 }
 
+# ── a run, and a node of it, as its submitter sees them ────────────────────────────────────────────
+
+
+class RunState(IntEnum):
+    """WAITING: tasks of an earlier run with the same journal may still be about; nothing is submitted. GOING: tasks are submitted. ENDING:
+    the nodes were told of its end. OVER: all have confirmed it, or are not waited for."""
+
+    WAITING = 0
+    GOING = 1
+    ENDING = 2
+    OVER = 3
+
+
+class RunEvent(IntEnum):
+    READY = 0  # no node has tasks of an earlier run
+    END = 1  # everything is done, or something stops the run
+    CONFIRMED = 2  # by all nodes; or none is left; or some have not answered in time
+
+
+RUN_TABLE: Mapping[tuple[RunState, RunEvent], RunState] = {
+    (RunState.WAITING, RunEvent.READY): RunState.GOING,
+    (RunState.WAITING, RunEvent.END): RunState.ENDING,
+    (RunState.WAITING, RunEvent.CONFIRMED): RunState.OVER,
+    (RunState.GOING, RunEvent.END): RunState.ENDING,
+    (RunState.GOING, RunEvent.CONFIRMED): RunState.OVER,
+    (RunState.ENDING, RunEvent.CONFIRMED): RunState.OVER,
+}
+
+
+class RunNodeState(IntEnum):
+    """NEW: the submitter has not told it of the run. UNREADY: it has, and the node may still have tasks of an earlier run with the same
+    journal. BEGUN: it takes part. ENDING: the submitter waits for its answer to the end of the run. ENDED: it has answered, or is not
+    waited for. LOST: it was a member of the session, and is none."""
+
+    NEW = 0
+    UNREADY = 1
+    BEGUN = 2
+    ENDING = 3
+    ENDED = 4
+    LOST = 5
+
+
+class RunNodeEvent(IntEnum):
+    TOLD = 0
+    TOLD_TO_WAIT = 1  # told of the run, whose journal an earlier run may use
+    READY = 2  # it has ended that run
+    END = 3  # told of the end
+    CONFIRMED = 4  # or it does not answer
+    LEFT = 5  # the session
+    RETURNED = 6  # with the other side of a cut network, which has won
+
+
+RUN_NODE_TABLE: Mapping[tuple[RunNodeState, RunNodeEvent], RunNodeState] = {
+    (RunNodeState.NEW, RunNodeEvent.TOLD): RunNodeState.BEGUN,
+    (RunNodeState.NEW, RunNodeEvent.TOLD_TO_WAIT): RunNodeState.UNREADY,
+    (RunNodeState.NEW, RunNodeEvent.LEFT): RunNodeState.LOST,
+    (RunNodeState.UNREADY, RunNodeEvent.READY): RunNodeState.BEGUN,
+    (RunNodeState.UNREADY, RunNodeEvent.END): RunNodeState.ENDING,
+    (RunNodeState.UNREADY, RunNodeEvent.LEFT): RunNodeState.LOST,
+    (RunNodeState.BEGUN, RunNodeEvent.END): RunNodeState.ENDING,
+    (RunNodeState.BEGUN, RunNodeEvent.LEFT): RunNodeState.LOST,
+    (RunNodeState.ENDING, RunNodeEvent.CONFIRMED): RunNodeState.ENDED,
+    (RunNodeState.ENDING, RunNodeEvent.LEFT): RunNodeState.LOST,
+    (RunNodeState.ENDED, RunNodeEvent.LEFT): RunNodeState.LOST,
+    (RunNodeState.LOST, RunNodeEvent.RETURNED): RunNodeState.NEW,
+}
+
 TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A file on its worker": FILE_TABLE,  # type: ignore[dict-item]
     "The content of a file on its node": PLACE_TABLE,  # type: ignore[dict-item]
@@ -433,6 +500,8 @@ TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A node on the owner of a partition, as its backup": BACKUP_TABLE,  # type: ignore[dict-item]
     "A node on the owner of a partition, as keeper of its stripes": KEEPER_TABLE,  # type: ignore[dict-item]
     "A node on the manager": PEER_TABLE,  # type: ignore[dict-item]
+    "A run on its submitter": RUN_TABLE,  # type: ignore[dict-item]
+    "A node on the submitter of a run": RUN_NODE_TABLE,  # type: ignore[dict-item]
 }
 
 
@@ -451,6 +520,8 @@ INODE_NEXT = compile_table(INODE_TABLE, InodeState, InodeEvent)
 BACKUP_NEXT = compile_table(BACKUP_TABLE, BackupState, BackupEvent)
 KEEPER_NEXT = compile_table(KEEPER_TABLE, KeeperState, KeeperEvent)
 PEER_NEXT = compile_table(PEER_TABLE, PeerState, PeerEvent)
+RUN_NEXT = compile_table(RUN_TABLE, RunState, RunEvent)
+RUN_NODE_NEXT = compile_table(RUN_NODE_TABLE, RunNodeState, RunNodeEvent)
 
 
 def illegal(machine: str, key: object, state: IntEnum, event: IntEnum) -> InvalidTransition:

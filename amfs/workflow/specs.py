@@ -103,10 +103,9 @@ class SpecMaker:
         return any(self.plan.aliases.get(kept, kept) == name for kept in task.keep)
 
     def unmade(self, tid: int, task: Task) -> list[str]:
-        """The files that a task declares which stands for others, unless one of these is known and makes them; and its token."""
+        """The files that a task declares which stands for others, unless one of these is known and makes them."""
         aliases, writers, scope = self.plan.aliases, self.plan.writers, self.scope
-        keys = [scope + name for name in (aliases.get(name, name) for name in task.outputs) if writers.get(name) == tid]
-        return keys + [scope + token(tid)] * (tid in self.asked)
+        return [scope + name for name in (aliases.get(name, name) for name in task.outputs) if writers.get(name) == tid]
 
     def body(self, task: Task) -> bytes:
         argv = task.argv

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from amfs._native import Meta
+from amfs.engine.course import Course
 from amfs.engine.dispatcher import Dispatcher, Record
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership, Peer
@@ -166,6 +167,22 @@ class StoredFile:
         self.memory.move(self.content, event)
 
 
+class NodeOfRun:
+    def __init__(self) -> None:
+        self.course = Course(7, waits=True)
+
+    @property
+    def state(self) -> states.RunNodeState:
+        return self.course.node(3).state
+
+    @state.setter
+    def state(self, wanted: states.RunNodeState) -> None:
+        self.course.node(3).state = wanted
+
+    def move(self, event: states.RunNodeEvent) -> None:
+        self.course.move_node(3, event)
+
+
 OWNED = {
     "file on its worker": Owned(
         states.FILE_TABLE, states.FILE_NEXT, states.FileState, states.FileEvent,
@@ -201,6 +218,14 @@ OWNED = {
     ),
     "keeper of stripes": Owned(
         states.KEEPER_TABLE, states.KEEPER_NEXT, states.KeeperState, states.KeeperEvent, Keeper, Keeper.move, "keeper 3",
+    ),
+    "run on its submitter": Owned(
+        states.RUN_TABLE, states.RUN_NEXT, states.RunState, states.RunEvent,
+        lambda: Course(7, waits=True), Course.move, "run 7",
+    ),
+    "node on the submitter": Owned(
+        states.RUN_NODE_TABLE, states.RUN_NODE_NEXT, states.RunNodeState, states.RunNodeEvent,
+        NodeOfRun, NodeOfRun.move, "node of a run 3",
     ),
     "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
 }  # fmt: skip

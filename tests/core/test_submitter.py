@@ -20,7 +20,7 @@ from amfs.engine.submitter import Submitter
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import AddTasks, CloseList, Ended, FilesFlushed, PeerDown, RunOver, RunSkipped, StopRun
 from amfs.vocabulary.records import unpack_body
-from amfs.vocabulary.states import FAILED, FINISHED, Outcome
+from amfs.vocabulary.states import FAILED, FINISHED, Outcome, RunNodeState, RunState
 from amfs.workflow.checks import AnyPlace, StreamChecker, check
 from amfs.workflow.specs import SpecMaker
 from amfs.workflow.workflow import Task, Workflow
@@ -399,7 +399,7 @@ def test_nodes_that_cannot_be_reached_all_together_end_the_run() -> None:
     client = Client(*CHAIN).begun(0, 1)
     client.submitted()
     client.feed(PeerDown(0))
-    assert not client.machine.over
+    assert not client.machine.ending
     client.feed(PeerDown(1))
     assert client.effect(RunOver).reason == "all nodes are lost, or were shut down"
 
@@ -423,7 +423,8 @@ def test_a_node_that_has_ended_the_run_by_itself_ends_it() -> None:
     client.submitted()
     client.tell(1, m.RunGone(RUN, 1, {}))
     assert [node for node, _ in client.take_all(m.RunEnd)] == [0, 1]
-    assert client.machine.reason == "node 1 has ended the run: it had not heard from here for too long, or the run was resumed elsewhere"
+    reason = client.machine.course.reason
+    assert reason == "node 1 has ended the run: it had not heard from here for too long, or the run was resumed elsewhere"
 
 
 # ── what keeps a run alive ─────────────────────────────────────────────────────────────────────────
@@ -718,7 +719,7 @@ class RandomOrders(RuleBasedStateMachine):
             for which in range(len(self.nodes)):
                 self.tasks_end(which, 8, False)
         assert machine.ending, "the run does not end"
-        for node in list(machine.waiting_gone):
+        for node in machine.course.nodes(RunNodeState.ENDING):
             self.client.tell(node, m.RunGone(RUN, node, {}))
         over = self.client.effect(RunOver)
         assert over.reason == "" or "was lost" in over.reason
@@ -753,7 +754,7 @@ def with_journal(*nodes: int) -> Client:
     """A run that keeps a journal: an earlier one with it may still go on."""
     client = Client(*CHAIN)
     client.machine.info = msgspec.structs.replace(client.machine.info, journal="j", life=2)
-    client.machine.started = False
+    client.machine.course.state = RunState.WAITING
     client.view(*nodes)
     assert [node for node, _ in client.take_all(m.RunBegin)] == list(nodes)
     return client

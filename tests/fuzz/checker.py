@@ -99,7 +99,7 @@ def check_nobody_was_suspected(cluster: Cluster, client: SimClient, faults: Faul
     """A network that only loses, repeats and delays makes nobody look dead. (One that clogs its paths may.)"""
     if faults.nodes_may_go or faults.clog:
         return
-    assert not client.submitter.lost, f"nodes {client.submitter.lost} were taken for dead, and nothing had befallen them"
+    assert not client.submitter.course.lost, f"nodes {client.submitter.course.lost} were taken for dead, and nothing had befallen them"
     for node in cluster.nodes.values():
         assert node.alive, f"node {node.id} has left ({node.stopped}), and nothing had befallen it"
 

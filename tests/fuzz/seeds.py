@@ -187,7 +187,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
         suspected = faults.nodes_may_go or not settings.quiet
         names_may_go = scenario.session and cluster.contents is not None and cluster.contents.names_may_go
         if not names_may_go:  # else files of tasks may be EIO
-            checker.check_results(workload, client, faults, lost_nodes=schedule.lost | client.submitter.lost, suspected=suspected)
+            checker.check_results(workload, client, faults, lost_nodes=schedule.lost | client.submitter.course.lost, suspected=suspected)
         if scenario.session:
             check_session_files(world, client, names_may_go=names_may_go)
         checker.check_finals(workload, client, world.shared, faults)

@@ -47,7 +47,7 @@ def test_a_lost_batch_that_holds_up_heartbeats_splits_nothing() -> None:
     assert world.lost, "nothing was lost: the test proves nothing"
     assert world.now > 3.0 + world.patience_s
     assert client.over is not None and not client.over.reason
-    assert client.submitter.finished == 40 and not client.submitter.lost
+    assert client.submitter.finished == 40 and not client.submitter.course.lost
     assert client.submitter.epoch == 1, "nobody was taken for dead"
 
 
@@ -68,7 +68,7 @@ def test_a_manager_that_was_taken_for_dead_and_comes_back_does_not_take_the_subm
         world.let_pass(gone_s)
         world.cut = None
     world.run(lambda: client.over is not None, 300.0)
-    assert client.submitter.lost == {0} and client.submitter.finished == 16
+    assert client.submitter.course.lost == {0} and client.submitter.finished == 16
     assert cluster.nodes[0].stopped == "the others took this node for dead"
     world.let_pass(1.0)
     assert [node.id for node in cluster.alive()] == [1, 2, 3]
@@ -93,7 +93,7 @@ def test_nodes_that_were_stopped_for_long_found_no_session_of_their_own(
     for node in stopped:
         cluster.nodes[node].stall(14.0 + node)
     world.run(lambda: client.over is not None, 300.0)
-    lost = client.submitter.lost
+    lost = client.submitter.course.lost
     assert lost and lost <= minority
     assert client.submitter.finished == 16 if goes_on else client.over is not None and client.over.reason
     world.let_pass(1.0)

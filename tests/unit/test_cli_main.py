@@ -165,3 +165,46 @@ def test_no_room_for_files_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     """Inside, 0 stands for no limit; whoever writes it would get the opposite of what it says."""
     assert frame.main(["up", "--store-limit", "0"]) == 2
     assert "--store-limit 0 leaves no room for files" in capsys.readouterr().err
+
+
+def test_the_help_of_run_lists_each_option_in_one_group() -> None:
+    from amfs.cli.run import GROUPS, run
+
+    grouped = [name for names in GROUPS.values() for name in names]
+    shown = [option.name for option in run.params if isinstance(option, click.Option) and not option.hidden]
+    assert sorted(grouped) == sorted(shown)
+    with click.Context(run, info_name="run") as context:
+        text = run.get_help(context)
+    assert [line[:-1] for line in text.splitlines() if line[:-1] in GROUPS and line.endswith(":")] == list(GROUPS)
+
+
+@pytest.mark.parametrize(
+    ("given", "session", "words"),
+    [
+        ({"session": "", "local": True}, None, "--session and --local exclude each other"),
+        ({"resume": True, "no_journal": True}, None, "--resume and --no-journal exclude each other"),
+        ({"resume": "trust", "synthetic": True}, None, "--resume and --synthetic exclude each other: a replay begins from the beginning"),
+        ({"busy": True}, None, "--busy needs --synthetic"),
+        ({"slots": 2}, "s", "--slots is for runs without a session; a session's nodes have theirs (amfs up --slots), or say --local"),
+        ({"spill": "/tmp"}, "s", "--store-limit, --high-water, --spill and --spill-limit are for runs without a session; "
+         "a session's nodes have theirs (amfs up), or say --local"),
+        ({"slots": 2, "spill": "/tmp", "resume": True}, None, ""),
+        ({"session": "s", "synthetic": True, "time_scale": 2.0}, "s", ""),
+    ],
+)  # fmt: skip
+def test_options_that_exclude_each_other_are_told(given: dict[str, object], session: str | None, words: str) -> None:
+    from amfs.cli.run import excluded, run
+
+    assert excluded({**{option.name or "": None for option in run.params}, **given}, session) == words
+
+
+def test_a_value_of_resume_that_is_none_is_told_with_the_one_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert frame.main(["run", "--resume=foo", "tasks.txt"]) == 2
+    assert "--resume=trust, not '--resume=foo'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("W",), ("run", "--W"), ("run", "--slots", "W", "tasks.txt")])
+def test_a_very_long_word_is_not_quoted_whole(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert frame.main([word.replace("W", "w" * 100_000) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert len(error) < 1000 and "characters)" in error
