@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from amfs._native import Meta
-from amfs.engine import fs_works as w
-from amfs.engine.attr import LOCAL, Opened
 from amfs.node.file_backend import FileBackend
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.attr import LOCAL, Opened
 
 INO, SIZE = 7, 10_000
 
