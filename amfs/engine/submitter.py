@@ -141,7 +141,7 @@ class Submitter(Machine):
             self.set_timer(HEARTBEAT, self.limits.heartbeat_s)
         # A rival may count fewer epochs, and its nodes have seen partitions move while the run went on.
         self.began = self.epoch if old is None else min(self.began, self.epoch - 1)
-        now = {member.node: member.slots for member in message.members}
+        now = message.slots()
         dead = [node for node in self.members if node not in now]
         before, self.members = self.members, now
         told, self.table = self.table, PartitionTable(message.table, message.epoch)

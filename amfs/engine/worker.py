@@ -65,7 +65,7 @@ class Worker(Spilling):
         }
         self.on_event = {
             TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: self.on_store_failed, FileDamaged: self.on_file_damaged,
-            AdoptFiles: self.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_members_changed,
+            AdoptFiles: self.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_view,
             RoomRead: self.on_room_read,
         }  # fmt: skip
 
@@ -394,6 +394,11 @@ class Worker(Spilling):
     def on_steal_ask(self, peer: int, message: m.StealAsk) -> None:
         want = min(message.want, (len(self.ready) + 1) // 2)
         taken = self.ready.take_back(want) if want and (len(self.inflight) >= self.slots or self.wanted) else []
+        self._give(peer, taken)
+        if not taken:
+            self.send(peer, m.StealNone())
+
+    def _give(self, peer: int, taken: Sequence[TaskEntry]) -> None:
         by_run: dict[int, list[m.TaskSpec]] = {}
         for entry in reversed(taken):
             self._forget(entry)
@@ -402,8 +407,15 @@ class Worker(Spilling):
             by_run.setdefault(entry.run.id, []).append(entry.spec)
         for run, specs in by_run.items():
             self.send(peer, m.Assign(run, tuple(specs), moved=True))
-        if not taken:
-            self.send(peer, m.StealNone())
+
+    def on_view(self, event: MembersChanged) -> None:
+        """If this node drains it begins nothing more, and gives away what it has not begun."""
+        self.on_members_changed(event)
+        if self.node in event.draining:
+            self.slots = 0
+            if self.peers and (taken := self.ready.take_back(len(self.ready))):
+                for number, peer in enumerate(self.peers):
+                    self._give(peer, taken[number :: len(self.peers)])
 
     def on_steal_none(self, peer: int, message: m.StealNone) -> None:
         pass  # the timer asks the next neighbour

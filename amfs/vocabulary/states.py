@@ -422,6 +422,36 @@ PEER_TABLE: Mapping[tuple[PeerState, PeerEvent], PeerState] = {
     (PeerState.SUSPECT, PeerEvent.GOODBYE): PeerState.LEFT,
 }
 
+
+
+class DrainState(IntEnum):
+    SERVING = 0
+    ASKED = 1
+    MOVING = 2
+    LEAVING = 3
+
+
+class DrainEvent(IntEnum):
+    ORDERED = 0
+    WITHDRAWN = 1  # the view says that it drains
+    CLEARED = 2  # no task runs, and nothing is here that others do not have
+    ALONE = 3  # no other node can take anything
+    LATE = 4  # its time is over
+    ORDERED_AGAIN = 5
+
+
+DRAIN_TABLE: Mapping[tuple[DrainState, DrainEvent], DrainState] = {
+    (DrainState.SERVING, DrainEvent.ORDERED): DrainState.ASKED,
+    (DrainState.ASKED, DrainEvent.WITHDRAWN): DrainState.MOVING,
+    (DrainState.ASKED, DrainEvent.ALONE): DrainState.LEAVING,
+    (DrainState.ASKED, DrainEvent.LATE): DrainState.LEAVING,
+    (DrainState.ASKED, DrainEvent.ORDERED_AGAIN): DrainState.LEAVING,
+    (DrainState.MOVING, DrainEvent.CLEARED): DrainState.LEAVING,
+    (DrainState.MOVING, DrainEvent.ALONE): DrainState.LEAVING,
+    (DrainState.MOVING, DrainEvent.LATE): DrainState.LEAVING,
+    (DrainState.MOVING, DrainEvent.ORDERED_AGAIN): DrainState.LEAVING,
+}
+
 TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A file on its worker": FILE_TABLE,  # type: ignore[dict-item]
     "The content of a file on its node": PLACE_TABLE,  # type: ignore[dict-item]
@@ -433,6 +463,7 @@ TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A node on the owner of a partition, as its backup": BACKUP_TABLE,  # type: ignore[dict-item]
     "A node on the owner of a partition, as keeper of its stripes": KEEPER_TABLE,  # type: ignore[dict-item]
     "A node on the manager": PEER_TABLE,  # type: ignore[dict-item]
+    "A node that is told to end": DRAIN_TABLE,  # type: ignore[dict-item]
 }
 
 
@@ -451,6 +482,7 @@ INODE_NEXT = compile_table(INODE_TABLE, InodeState, InodeEvent)
 BACKUP_NEXT = compile_table(BACKUP_TABLE, BackupState, BackupEvent)
 KEEPER_NEXT = compile_table(KEEPER_TABLE, KeeperState, KeeperEvent)
 PEER_NEXT = compile_table(PEER_TABLE, PeerState, PeerEvent)
+DRAIN_NEXT = compile_table(DRAIN_TABLE, DrainState, DrainEvent)
 
 
 def illegal(machine: str, key: object, state: IntEnum, event: IntEnum) -> InvalidTransition:

@@ -17,6 +17,7 @@ import pytest
 
 from amfs._native import Meta
 from amfs.engine.dispatcher import Dispatcher, Record
+from amfs.engine.drain import Drain
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership, Peer
 from amfs.engine.memory import IN_MEMORY, Content, Memory
@@ -201,6 +202,10 @@ OWNED = {
     ),
     "keeper of stripes": Owned(
         states.KEEPER_TABLE, states.KEEPER_NEXT, states.KeeperState, states.KeeperEvent, Keeper, Keeper.move, "keeper 3",
+    ),
+    "node that is told to end": Owned(
+        states.DRAIN_TABLE, states.DRAIN_NEXT, states.DrainState, states.DrainEvent,
+        lambda: Drain(3, lambda: 0), Drain.move, "drain of node 3",
     ),
     "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
 }  # fmt: skip
