@@ -62,6 +62,6 @@ def _drain(session: SessionRecord, node: int, limit_s: float) -> None:
             raise UsageError(f"session {session.name} has no node {node}: its nodes are {', '.join(map(str, members))}")
         if all(member.draining for member in members.values() if member.node != node):
             raise UsageError(f"node {node} is the last one of session {session.name}, which ends with it: amfs down {session.name}")
-        client.tell([node], DrainNode(limit_s))
+        client.tell([node], DrainNode(int(limit_s * 1000)))
         client.view(limit_s + 30.0, lambda view: all(member.node != node for member in view.members))
     click.echo(f"node {node} has left {session.name}; its log says what could not be moved, if anything", err=True)

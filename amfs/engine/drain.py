@@ -52,7 +52,8 @@ class Drain(Machine):
         self.state = state
 
     def on_drain_node(self, peer: int, message: m.DrainNode) -> None:
-        self.on_ordered(DrainOrdered("amfs node --drain", message.limit_s, again=False))
+        if peer >= m.CLIENT_ID_MIN:
+            self.on_ordered(DrainOrdered("amfs node --drain", message.limit_ms / 1000, again=False))
 
     def on_ordered(self, event: DrainOrdered) -> None:
         if self.state == DrainState.SERVING:

@@ -154,6 +154,6 @@ _CHECKS: dict[type, Callable[[Any], str]] = {
     m.View: _view,
     m.ViewChange: _view_change,
     m.Heartbeat: lambda message: "" if 0 <= message.epoch < 1 << 53 else f"there is no epoch {message.epoch}",
-    m.DrainNode: lambda message: "" if 0 <= message.limit_s < 1 << 31 else "there is no such time",
+    m.DrainNode: lambda message: "" if 0 <= message.limit_ms < 1 << 40 else "there is no such time",
     m.FsRequest: _fs_request,
 }

@@ -481,9 +481,9 @@ class Withdraw(Message, frozen=True, tag=56):
 
 
 class DrainNode(Message, frozen=True, tag=57):
-    """Client -> node: drain, within so many seconds, and leave."""
+    """Client -> node: drain, within so many milliseconds, and leave."""
 
-    limit_s: float
+    limit_ms: int
 
 
 class Shutdown(Message, frozen=True, tag=54):

@@ -56,7 +56,7 @@ def test_what_cannot_be_moved_is_tried_again_until_its_time_is_over() -> None:
 
 def test_a_second_signal_ends_it_and_a_second_command_does_not() -> None:
     node = draining()
-    assert not node.tell(5, m.DrainNode(1.0)).effects_of(Leaving)
+    assert not node.tell(m.CLIENT_ID_MIN, m.DrainNode(1000)).effects_of(Leaving)
     assert "told again" in node.feed(ORDER).effect(Leaving).reason
     assert not node.forget().feed(ORDER).effects_of(Leaving)
 
