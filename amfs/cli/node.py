@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from amfs.cli.session_options import chosen_options, node_options
 from amfs.errors import UsageError
 
+if TYPE_CHECKING:
+    from amfs.net.records import SessionRecord
+
 
 @click.command()
 @click.option("--join", "session_name", metavar="SESSION", help="Name of a session, or the path of a (copied) session file.")
+@click.option("--drain", "drained", type=int, metavar="N", help="Have node N hand over what only it has, and leave; wait for that.")
+@click.option("--session", "of", metavar="SESSION", help="With --drain: the session of the node (default: the one that runs).")
 @click.option("--found", is_flag=True, hidden=True)  # what 'amfs up' starts on the first host of a job
 @click.option("--detach", is_flag=True, help="Return when the node is a member; it goes on by itself.")
 @node_options
-def node(session_name: str | None, found: bool, detach: bool, **given: Any) -> int:
+def node(session_name: str | None, drained: int | None, of: str | None, found: bool, detach: bool, **given: Any) -> int:
     """Run one node server that joins a running session, from this or any other host.
 
     Runs in the foreground until the session ends or Ctrl-C. To join from another host, the session must listen on TCP ("amfs up --tcp
     ADDRESS"); copy its session file there (it holds keys: mode 600) and give the path.
+
+    A node that gets SIGTERM, or Ctrl-C here, hands over what only it has before it leaves; told twice, it ends at once.
     """
     from amfs.client import discovery
     from amfs.provision import local
@@ -28,6 +35,9 @@ def node(session_name: str | None, found: bool, detach: bool, **given: Any) -> i
         from amfs.provision.allocation import found_here
 
         return found_here()
+    if drained is not None:
+        _drain(discovery.find(of), drained, given["drain_time"])
+        return 0
     if session_name is None:
         raise UsageError("say which session to join: amfs node --join SESSION")
     session = discovery.find(session_name)
@@ -39,3 +49,19 @@ def node(session_name: str | None, found: bool, detach: bool, **given: Any) -> i
     config = local.prepare_join(session, options)
     click.echo(f"node {config.node} joins {session.name}", err=True)
     return local.join_here(session, config)
+
+
+def _drain(session: SessionRecord, node: int, limit_s: float) -> None:
+    """Have a node drain, and wait until it has left. Raises SessionError if it does not, UsageError if it cannot."""
+    from amfs.client.control import Client
+    from amfs.vocabulary.messages import DrainNode
+
+    with Client(session) as client:
+        members = {member.node: member for member in client.view().members}
+        if node not in members:
+            raise UsageError(f"session {session.name} has no node {node}: its nodes are {', '.join(map(str, members))}")
+        if all(member.draining for member in members.values() if member.node != node):
+            raise UsageError(f"node {node} is the last one of session {session.name}, which ends with it: amfs down {session.name}")
+        client.tell([node], DrainNode(int(limit_s * 1000)))
+        client.view(limit_s + 30.0, lambda view: all(member.node != node for member in view.members))
+    click.echo(f"node {node} has left {session.name}; its log says what could not be moved, if anything", err=True)

@@ -71,9 +71,11 @@ def node_options(command: F) -> F:
     tcp = "Also listen on ADDRESS[:PORT], encrypted, so that other hosts can join."
     store = "Where files are kept (default: /dev/shm)."
     limit = "How much each node may keep in memory, such as 8G (default: as much as there is room for)."
+    drain = "How long a node that is told to end (SIGTERM) may hand over what only it has (default 30)."
     for option in (
         *SPILL_OPTIONS,
         click.option("--store-limit", metavar="SIZE", default="", help=limit),
+        click.option("--drain-time", type=click.FloatRange(min=0), default=30.0, metavar="SECONDS", help=drain),
         click.option("--store", metavar="DIR", default="", type=click.Path(file_okay=False), help=store),
         click.option("--tcp", metavar="ADDRESS", default="", help=tcp),
         click.option("--memory", metavar="SIZE", default="", help=memory),
@@ -91,4 +93,5 @@ def chosen_options(given: dict[str, Any], unit_size: int = 0, replicas: int = 1,
     if store_limit and not sizes["store_limit"]:
         raise UsageError("--store-limit 0 leaves no room for files; leave the option out where there is to be no limit")
     chosen = {"slots": given["slots"], "tcp": given["tcp"], "store_dir": place, "unit_size": unit_size, "replicas": replicas}
+    chosen["drain_s"] = given["drain_time"]
     return NodeOptions(expected=expected, **chosen, **sizes, **spill_sizes(given))

@@ -74,7 +74,8 @@ def _look(session: Any, timeout_s: float) -> dict[str, Any]:
         fact["error"] = str(error)
     for number in sorted(members.keys() | known.keys()):
         member, entry = members.get(number), known.get(number)
-        state = "up" if number in answers else "silent" if member is not None else "gone" if not fact["error"] else "unknown"
+        up = "draining" if member is not None and member.draining else "up"
+        state = up if number in answers else "silent" if member is not None else "gone" if not fact["error"] else "unknown"
         host = member.host if member is not None else entry.host if entry is not None else ""
         node: dict[str, Any] = {
             "node": number, "state": state, "host": host.partition("/")[0], "pid": entry.pid if entry is not None else 0,
@@ -106,7 +107,7 @@ def _print(fact: dict[str, Any]) -> None:
     from amfs.display.progress import size_text
 
     nodes = fact["nodes"]
-    up = [node for node in nodes if node["state"] == "up"]
+    up = [node for node in nodes if node["state"] in ("up", "draining") and "running" in node]
     minutes = int(max(0.0, time.time() - fact["created"]) // 60)
     age = f"{minutes // 1440} d {minutes // 60 % 24} h" if minutes >= 1440 else f"{minutes // 60} h {minutes % 60} min"
     slots = sum(node["slots"] for node in up)
@@ -132,6 +133,9 @@ def _print(fact: dict[str, Any]) -> None:
     for (limit, why), which in limits.items():
         of = "" if len(limits) == 1 else f"node{'s' if len(which) > 1 else ''} {', '.join(which)}: "
         click.echo(f"  {of}limit {size_text(limit)} a node: {why}" if limit else f"  {of}no limit: {why}")
+    for node in nodes:
+        if node.get("drain"):
+            click.echo(f"  node {node['node']} {node['drain']}")
     alone = sum(node.get("partitions", 0) - node.get("backed_up", 0) for node in up)
     if alone and len(up) > 1:
         click.echo(f"  names of {alone} of {sum(node.get('partitions', 0) for node in up)} partitions of amfs:/ have no backup in step yet")

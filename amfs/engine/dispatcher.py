@@ -131,7 +131,7 @@ class Dispatcher(Machine):
             pin = record.spec.options.pin if record.spec.options is not None else -1
             if pin >= 0:
                 assert record.spec.options is not None
-                if not self.everyone.get(pin):
+                if self.everyone.get(pin, 0) <= 0:
                     if record.spec.options.pin_hard:
                         queue.popleft()
                         why = "has no slots" if pin in self.everyone else "is not there"
@@ -374,7 +374,7 @@ class Dispatcher(Machine):
         may have gone with it."""
         everyone = event.slots
         gone = self.everyone.keys() - everyone.keys()
-        self.dead |= gone
+        self.dead |= {node for node in gone if self.everyone[node] >= 0}  # one that drained said so, and was not lost
         self.table, self.workers, self.everyone = event.table, event.unit, everyone
         for number, run in self.runs.items():
             lost = [

@@ -26,6 +26,7 @@ from amfs.vocabulary.events import Leaving, PeerDown, PeerGone, PeersHeard, Prob
 from amfs.vocabulary.partition import enough_for
 from amfs.vocabulary.states import PEER_NEXT, PeerEvent, PeerState, illegal
 
+WITHDRAW_S = 0.1  # the manager gathers for so long who drains
 _TOLD = 64  # possible successors of the manager hear from a node that it leaves; with more, connections would take longer than the leave
 
 
@@ -57,6 +58,7 @@ class Membership(Machine):
         self.hint = manager_hint
         self.peers: dict[int, Peer] = {}
         self.joining: dict[int, m.Member] = {}  # that are let in together with the next
+        self.withdrawing: set[int] = set()  # that drain, and are to be taken out of the table together
         self.announced_at = -math.inf  # when this node, as manager, told the members of a change last
         self.let_in_at = -math.inf  # when nodes were let in last
         self.clients: dict[int, float] = {}  # client -> when it was heard
@@ -80,6 +82,7 @@ class Membership(Machine):
             m.IdAssigned: self.on_id_assigned,
             m.Heartbeat: self.on_heartbeat,
             m.Leave: self.on_leave,
+            m.Withdraw: self.on_withdraw,
             m.Shutdown: self.on_shutdown,
             m.ClientHello: self.on_client_hello,
             m.RunBegin: self.on_run_begin,
@@ -185,11 +188,13 @@ class Membership(Machine):
         if self.view is None:
             self.out.append(Stop(f"node {self.node} was in this session before; join it as node {message.node}"))
 
-    def _announce(self, *, joined: tuple[m.Member, ...] = (), left: tuple[int, ...] = ()) -> None:
+    def _announce(
+        self, *, joined: tuple[m.Member, ...] = (), left: tuple[int, ...] = (), draining: tuple[int, ...] = ()
+    ) -> None:
         """As manager, or as the one that takes its place: the next view for everybody."""
         old = self.view
         assert old is not None
-        change = m.ViewChange(old.epoch, old.manager, self.node, joined, left)
+        change = m.ViewChange(old.epoch, old.manager, self.node, joined, left, draining)
         view = follow(old, change)
         self._adopt(view)
         self.announced_at = self.now
@@ -254,6 +259,8 @@ class Membership(Machine):
     def on_timer(self, event: TimerFired) -> None:
         if event.key == "join":
             self._let_in()
+        if event.key == "withdraw":
+            self._withdraw()
         if event.key != "beat":
             return
         self._allow_for_pause()
@@ -488,6 +495,25 @@ class Membership(Machine):
             self._take_for_dead([message.node], PeerEvent.GOODBYE)
         elif not self.is_manager and peer == message.node:
             self.on_peer_gone(PeerGone(peer))
+
+    def on_withdraw(self, peer: int, message: m.Withdraw) -> None:
+        """As manager: ``peer`` drains, unless no other node would be left to take what it has."""
+        view = self.view
+        if view is not None and self.is_manager:
+            self.withdrawing.add(peer)
+            self.set_timer("withdraw", WITHDRAW_S)
+
+    def _withdraw(self) -> None:
+        """Those that were told together drain in one view: no partition goes to a node that gives it away at once."""
+        asked, self.withdrawing = self.withdrawing, set()
+        if self.view is None or not self.is_manager:
+            return
+        staying = {member.node for member in self.view.members if not member.draining}
+        if asked >= staying:
+            asked.discard(min(staying))
+        if draining := tuple(sorted(asked & staying)):
+            self.log(f"node{'s' if len(draining) > 1 else ''} {', '.join(map(str, draining))} to drain")
+            self._announce(draining=draining)
 
     def on_leaving(self, event: Leaving) -> None:
         """Say so, that nobody waits for this node, nor counts it among those who may have gone on without him: the manager may be leaving

@@ -133,7 +133,7 @@ class Submitter(Machine):
             self.set_timer(HEARTBEAT, self.limits.heartbeat_s)
         # A rival may count fewer epochs, and its nodes have seen partitions move while the run went on.
         self.began = self.epoch if old is None else min(self.began, self.epoch - 1)
-        before, now = self.members, {member.node: member.slots for member in message.members}
+        before, now = self.members, message.slots()
         dead = self.course.set_members(now)
         told, self.table = self.table, PartitionTable(message.table, message.epoch)
         dispatchers = units(now, message.unit_size)

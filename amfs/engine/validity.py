@@ -125,7 +125,8 @@ def _view(message: m.View) -> str:
 
 
 def _view_change(message: m.ViewChange) -> str:
-    if not (0 <= message.base_epoch < 1 << 53 and all(0 <= node <= NODE_MAX for node in (message.manager, *message.left))):
+    nodes = (message.manager, *message.left, *message.draining)
+    if not (0 <= message.base_epoch < 1 << 53 and all(0 <= node <= NODE_MAX for node in nodes)):
         return "a number of the change is out of its range"
     if message.manager in message.left:
         return "the change leaves out the manager that makes it"
@@ -153,5 +154,6 @@ _CHECKS: dict[type, Callable[[Any], str]] = {
     m.View: _view,
     m.ViewChange: _view_change,
     m.Heartbeat: lambda message: "" if 0 <= message.epoch < 1 << 53 else f"there is no epoch {message.epoch}",
+    m.DrainNode: lambda message: "" if 0 <= message.limit_ms < 1 << 40 else "there is no such time",
     m.FsRequest: _fs_request,
 }

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from amfs.vocabulary.messages import View, ViewChange
 from amfs.vocabulary.partition import PartitionTable
 
@@ -39,10 +41,15 @@ def follow(view: View, change: ViewChange) -> View:
         if before is view and known == change:
             return after
     left, joined = set(change.left), {member.node for member in change.joined}
-    members = [member for member in view.members if member.node not in left and member.node not in joined]
+    members = [
+        msgspec.structs.replace(member, draining=True) if member.node in change.draining else member
+        for member in view.members if member.node not in left and member.node not in joined
+    ]  # fmt: skip
     table = PartitionTable(view.table, view.epoch)
-    if left:
-        table = table.without(*left)
+    if gone := left.union(change.draining):
+        # Where only nodes that drain are left, none of them has partitions.
+        nobody = table.nodes <= gone
+        table = PartitionTable.even([member.node for member in members], len(view.table)) if nobody else table.without(*gone)
     if joined:
         table = table.with_nodes(sorted(joined))
     members = sorted((*members, *change.joined), key=lambda member: member.node)

@@ -90,7 +90,7 @@ class Worker(Machine):
         }
         self.on_event = {
             TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: files.on_store_failed, FileDamaged: files.on_file_damaged,
-            AdoptFiles: files.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_members_changed,
+            AdoptFiles: files.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_view,
             FsFull: lambda event: self.room.give_way(event.wanted),
             RoomRead: lambda event: state.memory.read(event.free, event.others, event.spilled),
         }  # fmt: skip
@@ -426,6 +426,11 @@ class Worker(Machine):
     def on_steal_ask(self, peer: int, message: m.StealAsk) -> None:
         want = min(message.want, (len(self.ready) + 1) // 2)
         taken = self.ready.take_back(want) if want and (len(self.inflight) >= self.slots or self.room.wanted) else []
+        self._give(peer, taken)
+        if not taken:
+            self.outbox.send(peer, m.StealNone())
+
+    def _give(self, peer: int, taken: Sequence[TaskEntry]) -> None:
         by_run: dict[int, list[m.TaskSpec]] = {}
         for entry in reversed(taken):
             self.state.forget(entry)
@@ -434,8 +439,15 @@ class Worker(Machine):
             by_run.setdefault(entry.run.id, []).append(entry.spec)
         for run, specs in by_run.items():
             self.outbox.send(peer, m.Assign(run, tuple(specs), moved=True))
-        if not taken:
-            self.outbox.send(peer, m.StealNone())
+
+    def on_view(self, event: MembersChanged) -> None:
+        """If this node drains it begins nothing more, and gives away what it has not begun."""
+        self.on_members_changed(event)
+        if self.node in event.draining:
+            self.slots = 0
+            if self.state.peers and (taken := self.ready.take_back(len(self.ready))):
+                for number, peer in enumerate(self.state.peers):
+                    self._give(peer, taken[number :: len(self.state.peers)])
 
     def on_steal_none(self, peer: int, message: m.StealNone) -> None:
         pass  # the timer asks the next neighbour

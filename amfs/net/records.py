@@ -72,6 +72,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     data_address: str = "127.0.0.1"  # address of the data server
     unit_size: int = 0  # nodes per unit, 0: all in one
     expected: int = 1  # nodes of the session; of use to the node that founds it
+    drain_s: float = 30.0  # for which a node that is told to end hands over what it has
     log_file: str = ""
     host: str = ""  # name by which peers tell whether they share this machine
 

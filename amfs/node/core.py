@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from amfs.config import DispatcherLimits, MemberLimits, MemoryLimits, WorkerLimits
 from amfs.engine.dispatcher import Dispatcher
+from amfs.engine.drain import Drain
 from amfs.engine.fls import FlsShard
 from amfs.engine.machine import Machine
 from amfs.engine.membership import Membership
@@ -27,6 +28,7 @@ from amfs.vocabulary.events import (
     ClientGone,
     ClockRead,
     CopyOut,
+    DrainOrdered,
     Effect,
     EndAttempt,
     Event,
@@ -41,6 +43,8 @@ from amfs.vocabulary.events import (
     JobDone,
     Leaving,
     MembersChanged,
+    MoveAway,
+    MovedAway,
     MovedForTask,
     MoveForTask,
     PeerDown,
@@ -92,9 +96,12 @@ _latest: list[Facts] = []
 def facts_of(view: m.View) -> Facts:
     """The facts of a view; kept for the latest one."""
     if not _latest or _latest[0].view is not view:
-        slots = {member.node: member.slots for member in view.members}
+        slots = view.slots()
         by_dispatcher = units(slots, view.unit_size)
         unit_of = {node: workers for workers in by_dispatcher.values() for node in workers}
+        size = view.unit_size
+        for node in [node for node in slots if slots[node] < 0]:
+            unit_of[node] = next(by_dispatcher[each] for each in by_dispatcher if not size or each // size == node // size)
         facts = Facts(view, slots, frozenset(slots), PartitionTable(view.table, view.epoch), frozenset(by_dispatcher), unit_of)
         _latest[:] = [facts]
     return _latest[0]
@@ -124,8 +131,10 @@ class NodeCore:
         self.worker = Worker(me.node, me.slots, store, worker_limits, memory_limits)
         self.dispatcher = Dispatcher(me.node, dispatcher_limits)
         self.membership = Membership(me, manager_hint, unit_size=unit_size, expected=expected, limits=member_limits, view=view)
+        self.drain = Drain(me.node, lambda: len(self.worker.inflight))
         self.machines: dict[str, Machine] = {
             "fls": self.fls, "worker": self.worker, "dispatcher": self.dispatcher, "member": self.membership,
+            "drain": self.drain,
         }  # fmt: skip
         self.fs = fs
         if fs is not None:
@@ -138,7 +147,8 @@ class NodeCore:
         self.local: deque[m.Message] = deque()  # from this node to itself
         self.early: list[tuple[int, m.Message]] = []  # what overtook the first view
         self.live: frozenset[int] = frozenset()
-        self.staged: deque[JobDone | TasksExited] = deque()  # what the file system has brought, taken or published for tasks
+        #: What the file system has brought, taken or published for tasks; what comes of a drain.
+        self.staged: deque[JobDone | TasksExited | MovedAway | Leaving] = deque()
         self.moving: dict[int, str] = {}  # serials of what it is moving for tasks -> paths
         self.view_changed = False  # for the shell: connections must follow; it clears it
 
@@ -184,6 +194,8 @@ class NodeCore:
             if isinstance(event, FsFull):  # spare copies of runs go before files of amfs:/ are spilled, or a write is refused
                 self._collect("worker", self.worker.handle(event, now), out, local)
             self._collect("fs", self.fs.handle(event, now), out, local)
+        elif isinstance(event, DrainOrdered):
+            self._collect("drain", self.drain.handle(event, now), out, local)
         elif isinstance(event, AttemptEnded):
             self._end_attempt(event, now, out, local)
         return out
@@ -201,7 +213,9 @@ class NodeCore:
                 self.membership.changed = False
                 self._new_view(now, out, local)
             if self.staged:
-                self._collect("worker", self.worker.handle(self.staged.popleft(), now), out, local)
+                event = self.staged.popleft()
+                name = "drain" if isinstance(event, MovedAway) else "member" if isinstance(event, Leaving) else "worker"
+                self._collect(name, self.machines[name].handle(event, now), out, local)
                 continue
             if not local:
                 return
@@ -238,6 +252,15 @@ class NodeCore:
                 path = self.moving.pop(effect.serial)
                 error = f"{path}: {in_words(effect.error)}" if effect.error is not None else ""
                 self.staged.append(JobDone(effect.serial, error, effect.size, lost_of=effect.lost_of))
+                continue
+            elif isinstance(effect, MoveAway):
+                if self.fs is not None:
+                    self._collect("fs", self.fs.handle(effect, self.drain.now), out, local)
+                else:
+                    self.staged.append(MovedAway((), len(self.live) - 1))
+                continue
+            elif isinstance(effect, (MovedAway, Leaving)):
+                self.staged.append(effect)
                 continue
             elif isinstance(effect, AttemptSettled):
                 self._settle_attempt(effect)
@@ -286,8 +309,10 @@ class NodeCore:
         self.live = facts.live
         mine = facts.unit_of.get(self.node, [self.node])
         unit = {node: facts.slots[node] for node in mine} if self.node in facts.dispatchers else {}
-        event = MembersChanged(facts.table, facts.slots, dead, ring(self.node, mine), unit)
-        for name in ("fls", "worker", "dispatcher"):
+        others = ring(self.node, mine) if facts.slots[self.node] else []
+        draining = {member.node for member in view.members if member.draining}
+        event = MembersChanged(facts.table, facts.slots, dead, others, unit, draining, view.manager)
+        for name in ("fls", "worker", "dispatcher", "drain"):
             self._collect(name, self.machines[name].handle(event, now), out, local)
         if self.fs is not None:
             self._collect("fs", self.fs.handle(ViewChanged(view.table, view.epoch, view.manager, facts.live), now), out, local)
@@ -305,6 +330,7 @@ class NodeCore:
             "node": self.node,
             "host": self.me.host,
             "slots": self.me.slots,
+            "drain": self.drain.status(),
             "manager": self.membership.view.manager if self.membership.view else -1,
             "nodes": len(self.live),
             "running": min(len(worker.inflight), worker.slots),

@@ -152,6 +152,7 @@ class FileBackend:
             (pool, (
                 w.LiveFacts.by(self.live), w.DropStripes.by(lambda o: self.io.stripes_delete(o.ino)), w.Truncate.by(self.truncate),
                 w.ListStripes.by(lambda o: self.stripes()), w.ListCopied.by(lambda o: self.copied()),
+                w.ListWhole.by(lambda o: [(ino, blocks * 512) for ino, index, _, blocks in self.io.list_parts() if index < 0]),
                 w.DropCopied.by(self.drop_copied), w.OpenHandle.by(self.open_handle), w.Read.by(self.read), w.Write.by(self.write),
                 w.Seek.by(lambda o: next_data(self.handles[o.handle], o.offset)),
                 w.TruncateHandle.by(lambda o: self.handles[o.handle].truncate(o.size)),

@@ -29,7 +29,7 @@ from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
 from amfs.node.watchdog import Watchdog, threads_overdue
 from amfs.provision.daemon import enter, report_ready
-from amfs.vocabulary.events import Leaving
+from amfs.vocabulary.events import DrainOrdered, Leaving
 from amfs.vocabulary.messages import Member
 
 log = logging.getLogger("amfs.node")
@@ -101,7 +101,7 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
         loop.on_view = on_view
 
         def stop(number: int, frame: object) -> None:
-            loop.post(lambda: loop.tell_node(Leaving(f"signal {number}")))
+            loop.post(lambda: loop.tell_node(DrainOrdered(signal.Signals(number).name, config.drain_s)))
 
         def again() -> None:
             transport.listen_again()

@@ -52,7 +52,8 @@ def shuffle(
     ]
     files.makedirs(to, exist_ok=True)
     _remove_old(files, to, rule.parts)
-    workflow = plan(inputs, there, to, {member.node: member.slots for member in members if member.slots}, rule, program("amfs-partition"))
+    slots = {member.node: member.slots for member in members if member.slots and not member.draining}
+    workflow = plan(inputs, there, to, slots, rule, program("amfs-partition"))
     done = run(workflow, session=files.connection.reference, progress=progress, source="shuffle")
     return Shuffled(done, len(inputs), sum(each.size for each in inputs), rule.parts)
 

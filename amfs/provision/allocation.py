@@ -146,7 +146,7 @@ def _as_words(options: NodeOptions) -> list[str]:
     values = {
         "--slots": slots, "--memory": options.memory, "--tcp": options.tcp, "--store": options.store_dir,
         "--store-limit": options.store_limit, "--high-water": options.high_water, "--spill": options.spill,
-        "--spill-limit": options.spill_limit,
+        "--spill-limit": options.spill_limit, "--drain-time": f"{options.drain_s:g}",
     }  # fmt: skip
     return [word for flag, value in values.items() if value for word in (flag, str(value))]
 

@@ -44,6 +44,7 @@ def node_config(
     return NodeConfig(
         session=session, run_dir=str(directory), keys=keys, node=node, listen=tuple(listen),
         managers=(f"ipc://{directory}/node-0.ipc",), slots=options.slots, memory=options.memory, store_dir=options.store_dir,
+        drain_s=options.drain_s,
         store_limit=options.store_limit, high_water=options.high_water, spill=options.spill, spill_limit=options.spill_limit,
         replicas=options.replicas, data_address=data_address, unit_size=options.unit_size, sharing=sharing,
         expected=options.expected, log_file=str(directory / f"node-{node}.log"),

@@ -27,6 +27,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     spill: str = ""  # directory on a disk for them; "": $TMPDIR or the like, "none": nothing is spilled
     spill_limit: int = 0  # bytes per node, 0: as many as there is room for
     replicas: int = 1  # nodes that have the content of each file of amfs:/, unless the file or its directory says otherwise
+    drain_s: float = 30.0  # for which a node that is told to end hands over what it has
 
 
 class Provisioner(Protocol):

@@ -7,7 +7,7 @@ An event is either ``Received`` (a message from a peer) or one of the local happ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
@@ -141,10 +141,12 @@ class MembersChanged(Struct, frozen=True):
     """Event: there is a new view, and this follows from it for one node."""
 
     table: PartitionTable
-    slots: Mapping[int, int]  # of every member
+    slots: Mapping[int, int]  # of every member; below 0: it drains, and takes no more tasks
     dead: Set[int]  # those that were members in the view before
     ring: Sequence[int] = ()  # the other nodes of its unit, the next first
     unit: Mapping[int, int] = {}  # slots of the nodes for which it is the dispatcher; empty: it is none
+    draining: Set[int] = frozenset()
+    manager: int = 0
 
 
 class AddTasks(Struct, frozen=True):
@@ -250,6 +252,33 @@ class Leaving(Struct, frozen=True):
     """This node is told by its host to end; the session may go on."""
 
     reason: str
+
+
+class DrainOrdered(Struct, frozen=True):
+    """This node is told to end, and to hand over what only it has, within ``limit_s``. ``again``: if it drains already it ends at once."""
+
+    reason: str
+    limit_s: float
+    again: bool = True
+
+
+class Kept(NamedTuple):
+    """What a node that drains still has and no other node."""
+
+    what: str
+    size: int
+    why: str
+
+
+class MoveAway(Struct, frozen=True):
+    """Effect of a drain, event of the file system: have other nodes take what only this one has."""
+
+
+class MovedAway(Struct, frozen=True):
+    """The answer to a ``MoveAway``; ``kept``: what is still only here. ``takers``: nodes that could take it."""
+
+    kept: tuple[Kept, ...]
+    takers: int
 
 
 class FsWorked(Struct, frozen=True):
@@ -535,6 +564,7 @@ Event = (
     | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded
     | NotExpanded | FilesSeen | FilesLost | ForgetFiles
     | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone | Leaving
+    | DrainOrdered | MoveAway | MovedAway
     | FsRequested | FsWorked | FsStriped | FsHandlesClosed
     | FsFull | FsDamaged | FsSpilled
     | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
@@ -543,5 +573,5 @@ Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
     | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom | RoomTaken
     | OpenRun | CloseRun | Log | Probe | Stop | Ended | FilesFlushed | Expand | LookFor | FindLost | RunOver | FsReplied | FsWork
-    | AttemptSettled | MovedForTask
+    | AttemptSettled | MovedForTask | MoveAway | MovedAway | Leaving
 )  # fmt: skip

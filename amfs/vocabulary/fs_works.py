@@ -71,6 +71,10 @@ class ListEvictable(WorkOrder[list[tuple[int, int]]], frozen=True):
     """(inode, bytes) of the whole files that lie here and are not open through ``Io``, those first that were used last longest ago."""
 
 
+class ListWhole(WorkOrder[list[tuple[int, int]]], frozen=True):
+    """(inode, bytes) of all whole files that lie here, open or not."""
+
+
 class Spill(WorkOrder[int], frozen=True):
     """The whole content of a file that nobody here has open goes to the spill directory; bytes that are free now."""
 
@@ -428,7 +432,8 @@ class Invalidate(WorkOrder[None], frozen=True):
 
 
 AnyWork = (
-    MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | Spill | RoomMade | End | EndRecorded | Truncate
+    MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | ListWhole | Spill | RoomMade
+    | End | EndRecorded | Truncate
     | Fetch | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | MendStripe | DropCopied
     | MarkCopied
     | PartPath | ReportUsage | CountUses | CountProxied | Keep

@@ -427,6 +427,7 @@ class Member(Struct, frozen=True):
     slots: int
     host: str = ""
     data_port: int = 0  # of its data server; 0: it has none
+    draining: bool = False  # it takes no tasks, keeps no names, and leaves when what it has is elsewhere
 
 
 class View(Message, frozen=True, tag=50):
@@ -438,6 +439,10 @@ class View(Message, frozen=True, tag=50):
     table: tuple[int, ...]  # partition -> node (fs.partition)
     unit_size: int = 0  # nodes per unit; 0: all in one
 
+    def slots(self) -> dict[int, int]:
+        """Of each member; below 0: it has so many, and takes no more tasks."""
+        return {member.node: -member.slots if member.draining else member.slots for member in self.members}
+
 
 class ViewChange(Message, frozen=True, tag=55):
     """Manager -> members: the view of epoch ``base_epoch`` and ``base_manager`` is followed by the one that ``views.follow`` makes of it. A
@@ -448,6 +453,7 @@ class ViewChange(Message, frozen=True, tag=55):
     manager: int
     joined: tuple[Member, ...] = ()
     left: tuple[int, ...] = ()
+    draining: tuple[int, ...] = ()
 
 
 class Join(Message, frozen=True, tag=51):
@@ -468,6 +474,16 @@ class Leave(Message, frozen=True, tag=53):
     """Node -> manager, client (node == -1) -> node: orderly goodbye. Said of another node: I cannot reach it, take it out."""
 
     node: int
+
+
+class Withdraw(Message, frozen=True, tag=56):
+    """Node -> manager: it drains. The answer is a ViewChange, in which its partitions are those of others."""
+
+
+class DrainNode(Message, frozen=True, tag=57):
+    """Client -> node: drain, within so many milliseconds, and leave."""
+
+    limit_ms: int
 
 
 class Shutdown(Message, frozen=True, tag=54):
@@ -559,7 +575,7 @@ AnyMessage = (
     | Assign | Done | TaskMoved | OutOfService | StealAsk | StealNone | ReducePlan | PartLost
     | Locate | Located | FileFailed | Publish | Replica | Release | ReadAgain | Drop | Flush | Lost
     | Fetch | Content
-    | View | ViewChange | Join | Heartbeat | Leave | Shutdown
+    | View | ViewChange | Join | Heartbeat | Leave | Withdraw | DrainNode | Shutdown
     | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned
     | PeerRequest | PeerResponse | FsRequest | FsResponse
 )  # fmt: skip

@@ -22,6 +22,7 @@ from amfs.vocabulary.stripe_requests import DropCopies as DropCopies
 from amfs.vocabulary.stripe_requests import ExpectCopies as ExpectCopies
 from amfs.vocabulary.stripe_requests import KeepCopies as KeepCopies
 from amfs.vocabulary.stripe_requests import SendStripe as SendStripe
+from amfs.vocabulary.stripe_requests import StillComing as StillComing
 from amfs.vocabulary.stripe_requests import StripesOf as StripesOf
 
 T = TypeVar("T")
@@ -568,7 +569,7 @@ AnyPeerCall = (
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | HasContent | Live | SetTimes | ReportUsage | Restripe | Take
     | Bring | KeepCopy | Flush | SpareCopies | Digests | Check | CheckStripes | SendStripe | CheckStore | SeenOutside | Load | Dump
     | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
-    | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose
+    | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose | StillComing
     | DropCopies | KeepCopies | CopyStripes | ExpectCopies
 )  # fmt: skip
 
@@ -581,7 +582,7 @@ LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring, Closed))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
-    KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStripes, SendStripe, CheckStore, HasContent,
+    KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStripes, SendStripe, CheckStore, HasContent, StillComing,
 ))  # fmt: skip
 #: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;
 #: that a task has made one is to be known.)

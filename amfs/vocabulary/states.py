@@ -489,6 +489,38 @@ RUN_NODE_TABLE: Mapping[tuple[RunNodeState, RunNodeEvent], RunNodeState] = {
     (RunNodeState.LOST, RunNodeEvent.RETURNED): RunNodeState.NEW,
 }
 
+
+# ── a node that is told to end ────────────────────────────────────────────────────────────────────
+
+
+class DrainState(IntEnum):
+    SERVING = 0
+    ASKED = 1
+    MOVING = 2
+    LEAVING = 3
+
+
+class DrainEvent(IntEnum):
+    ORDERED = 0
+    WITHDRAWN = 1  # the view says that it drains
+    CLEARED = 2  # no task runs, and nothing is here that others do not have
+    ALONE = 3  # no other node can take anything
+    LATE = 4  # its time is over
+    ORDERED_AGAIN = 5
+
+
+DRAIN_TABLE: Mapping[tuple[DrainState, DrainEvent], DrainState] = {
+    (DrainState.SERVING, DrainEvent.ORDERED): DrainState.ASKED,
+    (DrainState.ASKED, DrainEvent.WITHDRAWN): DrainState.MOVING,
+    (DrainState.ASKED, DrainEvent.ALONE): DrainState.LEAVING,
+    (DrainState.ASKED, DrainEvent.LATE): DrainState.LEAVING,
+    (DrainState.ASKED, DrainEvent.ORDERED_AGAIN): DrainState.LEAVING,
+    (DrainState.MOVING, DrainEvent.CLEARED): DrainState.LEAVING,
+    (DrainState.MOVING, DrainEvent.ALONE): DrainState.LEAVING,
+    (DrainState.MOVING, DrainEvent.LATE): DrainState.LEAVING,
+    (DrainState.MOVING, DrainEvent.ORDERED_AGAIN): DrainState.LEAVING,
+}
+
 TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A file on its worker": FILE_TABLE,  # type: ignore[dict-item]
     "The content of a file on its node": PLACE_TABLE,  # type: ignore[dict-item]
@@ -502,6 +534,7 @@ TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A node on the manager": PEER_TABLE,  # type: ignore[dict-item]
     "A run on its submitter": RUN_TABLE,  # type: ignore[dict-item]
     "A node on the submitter of a run": RUN_NODE_TABLE,  # type: ignore[dict-item]
+    "A node that is told to end": DRAIN_TABLE,  # type: ignore[dict-item]
 }
 
 
@@ -522,6 +555,7 @@ KEEPER_NEXT = compile_table(KEEPER_TABLE, KeeperState, KeeperEvent)
 PEER_NEXT = compile_table(PEER_TABLE, PeerState, PeerEvent)
 RUN_NEXT = compile_table(RUN_TABLE, RunState, RunEvent)
 RUN_NODE_NEXT = compile_table(RUN_NODE_TABLE, RunNodeState, RunNodeEvent)
+DRAIN_NEXT = compile_table(DRAIN_TABLE, DrainState, DrainEvent)
 
 
 def illegal(machine: str, key: object, state: IntEnum, event: IntEnum) -> InvalidTransition:

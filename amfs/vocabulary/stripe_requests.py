@@ -51,3 +51,7 @@ class SendStripe(PeerCall[None], frozen=True):
 
     ino: int
     index: int
+
+
+class StillComing(PeerCall[bool], frozen=True):
+    """Are records or stripes on their way to the asked node?"""

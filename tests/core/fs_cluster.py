@@ -32,6 +32,7 @@ from amfs.vocabulary.events import (
     FsWork,
     FsWorked,
     Log,
+    MovedAway,
     PeerDown,
     Received,
     Send,
@@ -72,6 +73,7 @@ class Cluster:
         self.on_answer: dict[object, Callable[[], None]] = {}  # what a mount does as soon as it is answered
         self.done: dict[object, tuple[int, Any]] = {}
         self.settled: dict[tuple[int, int], list[Any]] = {}  # (node, number of an attempt): the error and the traces
+        self.moved: list[MovedAway] = []
         self.serial = 0
         self.silent = False  # data ports do not answer: nothing comes to backups, and waits for them end so
         self.batches: dict[tuple[int, int], bytes] = {}  # to backups, under way
@@ -141,6 +143,8 @@ class Cluster:
                 event = self.work(node, effect)
                 if effect.serial:
                     self.worked.setdefault(node.number, deque()).append(event)
+            elif isinstance(effect, MovedAway):
+                self.moved.append(effect)
             elif isinstance(effect, AttemptSettled):
                 self.settled[node.number, effect.ended.number] += [effect.error, effect.traces]
             else:

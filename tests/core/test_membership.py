@@ -7,7 +7,7 @@ from parts import CLIENT, RUN, begin
 from recorder import Recorder
 
 from amfs.config import MemberLimits
-from amfs.engine.membership import Membership
+from amfs.engine.membership import WITHDRAW_S, Membership
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import Leaving, PeerDown, PeerGone, PeersHeard, Probe, Started, Stop, TimerFired
 from amfs.vocabulary.partition import PartitionTable
@@ -592,3 +592,12 @@ def test_who_was_cut_off_does_not_believe_that_the_others_have_left_for_good() -
 def test_a_side_that_is_cut_off_ends_without_an_order() -> None:
     node = node_in(view_of(1, 0, 0, 1, 2), 1).tell(0, m.Shutdown(False))
     assert node.effect(Stop) == Stop("shut down", False)
+
+
+def test_nodes_that_drain_together_leave_the_table_together_but_for_one_that_stays() -> None:
+    manager = node_in(view_of(1, 0, 0, 1, 2), 0)
+    manager.tell(0, m.Withdraw()).tell(1, m.Withdraw()).tell(2, m.Withdraw()).advance(WITHDRAW_S)
+    assert manager.take(m.ViewChange, 2).draining == (1, 2)
+    assert manager.machine.view is not None and set(manager.machine.view.table) == {0}
+    manager.forget().tell(1, m.Withdraw()).tell(0, m.Withdraw()).advance(WITHDRAW_S)
+    assert not manager.take_all(m.ViewChange), "nobody else could take what node 0 has"

@@ -18,6 +18,7 @@ import pytest
 from amfs._native import Meta
 from amfs.engine.course import Course
 from amfs.engine.dispatcher import Dispatcher, Record
+from amfs.engine.drain import Drain
 from amfs.engine.fls import FileRecord, FlsShard
 from amfs.engine.membership import Membership, Peer
 from amfs.engine.memory import IN_MEMORY, Content, Memory
@@ -226,6 +227,10 @@ OWNED = {
     "node on the submitter": Owned(
         states.RUN_NODE_TABLE, states.RUN_NODE_NEXT, states.RunNodeState, states.RunNodeEvent,
         NodeOfRun, NodeOfRun.move, "node of a run 3",
+    ),
+    "node that is told to end": Owned(
+        states.DRAIN_TABLE, states.DRAIN_NEXT, states.DrainState, states.DrainEvent,
+        lambda: Drain(3, lambda: 0), Drain.move, "drain of node 3",
     ),
     "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
 }  # fmt: skip

@@ -27,7 +27,7 @@ from amfs.vocabulary.records import pack_body
 MESSAGES = 800
 RUN = 77
 #: Those whose right meaning is the end of the node or of its membership.
-MEANT_TO_END = (m.Shutdown, m.View, m.Leave)
+MEANT_TO_END = (m.Shutdown, m.View, m.Leave, m.DrainNode)
 REQUESTS = [*typing.get_args(q.AnyRequest), *typing.get_args(p.AnyPeerCall)]
 KINDS = [kind for kind in typing.get_args(m.AnyMessage) if kind not in MEANT_TO_END]
 

@@ -18,6 +18,7 @@ from amfs.fs.vfs.copies import Copies
 from amfs.fs.vfs.damage import Damage
 from amfs.fs.vfs.digests import Digests
 from amfs.fs.vfs.directories import Directories
+from amfs.fs.vfs.drainer import Drainer
 from amfs.fs.vfs.evictor import Evictor
 from amfs.fs.vfs.handles import Handles
 from amfs.fs.vfs.layouts import Layouts
@@ -53,6 +54,9 @@ from amfs.vocabulary.events import (
     FsSpilled,
     FsStriped,
     FsWorked,
+    Kept,
+    MoveAway,
+    MovedAway,
     MovedForTask,
     MoveForTask,
     PeerDown,
@@ -98,6 +102,7 @@ class FileSystem(Machine):
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
         self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside, damage)
+        self._drainer = Drainer(calls, members, owners, self.mover)
         self._clients: set[int] = set()
         self.on_message = {m.PeerRequest: calls.on_request, m.PeerResponse: calls.on_response, m.FsRequest: self._on_request}
         self.on_event = {
@@ -115,6 +120,7 @@ class FileSystem(Machine):
             EndAttempt: self._on_end_attempt,
             ClientGone: lambda event: self._client_gone(event.client),
             ViewChanged: self._on_view,
+            MoveAway: self._on_move_away,
         }
 
     @property
@@ -196,6 +202,12 @@ class FileSystem(Machine):
             self.out.append(AttemptSettled(event.ended, error, traces or Traces()))
 
         self.calls.spawn(self._attempts.end(event), answer)
+
+    def _on_move_away(self, event: MoveAway) -> None:
+        def answer(error: OSError | None, moved: MovedAway | None) -> None:
+            self.out.append(moved or MovedAway((Kept("what it has", 0, str(error)),), 1))
+
+        self.calls.spawn(self._drainer.move_away(), answer)
 
     # ── members ────────────────────────────────────────────────────────────────────────────────────
 

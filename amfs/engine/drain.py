@@ -1,0 +1,123 @@
+"""The drain of a node that is told to end: it asks the manager to take it off, has others take what only it has, and leaves. Pure.
+
+Decides when the node leaves, and with which words. Must not know how files move: it asks for that (``MoveAway``) again and again, as tasks
+that end meanwhile make files.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Set
+
+from amfs.display.progress import size_text
+from amfs.engine.machine import Machine
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import DrainOrdered, Kept, Leaving, MembersChanged, MoveAway, MovedAway, TimerFired
+from amfs.vocabulary.states import DRAIN_NEXT, DrainEvent, DrainState, illegal
+
+AGAIN_S = 0.25  # after what could not be moved, or while tasks run; after the manager has not answered
+ALONE = "no other node is there that could take what this one has"
+NAMED = 20  # of what stays, in the log
+
+
+class Drain(Machine):
+    """``running``: how many tasks the launcher of the node has."""
+
+    def __init__(self, node: int, running: Callable[[], int]) -> None:
+        super().__init__(node)
+        self.state = DrainState.SERVING
+        self.reason = ""
+        self.limit_s = 0.0
+        self.kept: tuple[Kept, ...] = ()
+        self.manager = node
+        self.others: Set[int] = frozenset()  # that could take what this node has
+        self._running = running
+        self._moving = False  # a MoveAway is not answered yet
+        self.on_message = {m.DrainNode: self.on_drain_node}
+        self.on_event = {
+            DrainOrdered: self.on_ordered, MembersChanged: self.on_members_changed, MovedAway: self.on_moved, TimerFired: self.on_timer,
+        }  # fmt: skip
+
+    def status(self) -> str:
+        """For people: empty, unless it drains."""
+        if self.state == DrainState.SERVING:
+            return ""
+        left = f"{len(self.kept)} files, {size_text(sum(kept.size for kept in self.kept))} to move" if self.kept else "moves what it has"
+        return f"drains ({self.reason}): {self._running()} tasks run, {left}"
+
+    def move(self, event: DrainEvent) -> None:
+        state = DRAIN_NEXT[self.state][event]
+        if state is None:
+            raise illegal("drain of node", self.node, self.state, event)
+        self.state = state
+
+    def on_drain_node(self, peer: int, message: m.DrainNode) -> None:
+        if peer >= m.CLIENT_ID_MIN:
+            self.on_ordered(DrainOrdered("amfs node --drain", message.limit_ms / 1000, again=False))
+
+    def on_ordered(self, event: DrainOrdered) -> None:
+        if self.state == DrainState.SERVING:
+            self.move(DrainEvent.ORDERED)
+            self.reason, self.limit_s = event.reason, event.limit_s
+            self.log(f"{event.reason}: this node drains, within {event.limit_s:g} s")
+            if not self.others:
+                self._leave(DrainEvent.ALONE, ALONE)
+                return
+            self.set_timer("late", event.limit_s)
+            self._ask()
+        elif event.again and self.state != DrainState.LEAVING:
+            self._leave(DrainEvent.ORDERED_AGAIN, "told again to end")
+
+    def _ask(self) -> None:
+        self.send(self.manager, m.Withdraw())
+        self.set_timer("again", AGAIN_S)
+
+    def on_members_changed(self, event: MembersChanged) -> None:
+        self.manager, self.others = event.manager, event.slots.keys() - event.draining - {self.node}
+        if self.state not in (DrainState.ASKED, DrainState.MOVING):
+            return
+        if not self.others:
+            self._leave(DrainEvent.ALONE, ALONE)
+        elif self.state == DrainState.ASKED and self.node in event.draining:
+            self.move(DrainEvent.WITHDRAWN)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._moving:
+            self._moving = True
+            self.out.append(MoveAway())
+
+    def on_moved(self, event: MovedAway) -> None:
+        self._moving = False
+        self.kept = event.kept
+        if self.state != DrainState.MOVING:
+            return
+        if not self.kept and not self._running():
+            self._leave(DrainEvent.CLEARED, "all that it had is on other nodes")
+        else:
+            self.set_timer("again", AGAIN_S)
+
+    def on_timer(self, event: TimerFired) -> None:
+        if self.state == DrainState.LEAVING:
+            return
+        if event.key == "late":
+            self._leave(DrainEvent.LATE, f"its {self.limit_s:g} s are over")
+        elif self.state == DrainState.ASKED:
+            self._ask()
+        else:
+            self._go_on()
+
+    def _leave(self, event: DrainEvent, why: str) -> None:
+        self.move(event)
+        words = f"{self.reason}: {why}"
+        if event == DrainEvent.CLEARED:
+            self.out.append(Leaving(words))
+            return
+        if running := self._running():
+            words += f"; {running} tasks run elsewhere from the beginning"
+        if self.kept:
+            words += f"; {len(self.kept)} files ({size_text(sum(kept.size for kept in self.kept))}) stay here, and are lost"
+        for kept in self.kept[:NAMED]:
+            self.log(f"not moved: {kept.what} ({size_text(kept.size)}): {kept.why}", logging.ERROR)
+        self.log(words, logging.WARNING)
+        self.out.append(Leaving(words))

@@ -1,0 +1,83 @@
+"""What only this node has goes to others, as it is to leave: whole files here, by copies. Pure.
+
+Partitions, with their records and stripes, move by themselves when the table says so (``mover``). Which nodes take files: those that have
+partitions, as a node that drains has none. Knows nothing of why or when the node leaves.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from amfs.fs.vfs.batches import bounded
+from amfs.fs.vfs.calls import Calls, Operation, ask, failure, number_of, together, work
+from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.mover import PartitionMover
+from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.replicas import BYTES_IN_FLIGHT, FILES_IN_FLIGHT, places
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import LOST, STRIPED
+from amfs.vocabulary.events import Kept, MovedAway
+
+_WHY = {errno.EBUSY: "it is being written", errno.ENOSPC: "no other node has room for it"}
+
+
+class Drainer:
+    """Has other nodes take what lies here."""
+
+    def __init__(self, calls: Calls, members: Members, owners: Owners, mover: PartitionMover) -> None:
+        self._calls = calls
+        self._members = members
+        self._owners = owners
+        self._mover = mover
+
+    def _takers(self) -> set[int]:
+        return set(self._members.live.intersection(self._members.owners)) - {self._members.node}
+
+    def move_away(self) -> Operation[MovedAway]:
+        """Once all of it; what is still only here. Files that have no other copy go first."""
+        kept: list[Kept] = []
+        here = yield from work(w.ListWhole())
+        for one in (True, False):
+            kept.clear()
+            for batch in bounded([(each, each[1]) for each in here], BYTES_IN_FLIGHT, FILES_IN_FLIGHT):
+                answers = yield from together([self._copy(ino, one) for ino, _ in batch])
+                for (ino, size), answer in zip(batch, answers, strict=True):
+                    if isinstance(answer, OSError):
+                        number = number_of(answer)
+                        kept.append(Kept(f"inode {ino:#x} of amfs:/", size, _WHY.get(number, os.strerror(number))))
+        stripes = yield from work(w.ListStripes())
+        kept += [Kept(f"stripe {index} of inode {ino:#x} of amfs:/", 0, "there was no time") for ino, index in stripes]
+        takers = sorted(self._takers())
+        coming = yield from together([ask(node, p.StillComing()) for node in takers])
+        if self._mover.in_motion() or any(coming):  # an error counts: nobody knows
+            kept.append(Kept("records of amfs:/", 0, "they are on their way"))
+        return MovedAway(tuple(kept), len(takers))
+
+    def _copy(self, ino: int, one: bool) -> Operation[None]:
+        """To as many nodes as shall have it when this one has left, or to one of them. Raises OSError if it cannot be done now."""
+        try:
+            attr = yield from self._owners.ask(p.Getattr(ino))
+            if attr.finished == LOST or attr.layout == STRIPED or (not attr.size and attr.writer < 0):
+                return
+            holders = yield from self._owners.ask(p.Holders(ino))
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return
+            raise
+        me = self._members.node
+        if me not in holders and attr.writer != me:
+            return  # what a file contained before
+        if attr.writer >= 0:
+            raise failure(errno.EBUSY)
+        takers = self._takers()
+        missing = min(1 if one else max(1, attr.copies), len(takers)) - len(takers.intersection(holders))
+        number = 0
+        for node in places(ino, frozenset(takers.difference(holders))):
+            if missing <= 0:
+                return
+            [number] = yield from ask(node, p.Bring(me, (ino,)))
+            missing -= not number
+        if missing > 0:
+            raise failure(number or errno.EAGAIN)

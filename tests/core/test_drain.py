@@ -1,0 +1,89 @@
+"""A node that is told to end: when it asks, moves, waits and leaves."""
+
+from __future__ import annotations
+
+import pytest
+from recorder import Recorder
+
+from amfs.engine.drain import AGAIN_S, Drain
+from amfs.engine.units import units
+from amfs.engine.views import follow
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import DrainOrdered, Kept, Leaving, MembersChanged, MoveAway, MovedAway
+from amfs.vocabulary.partition import PartitionTable
+
+ORDER = DrainOrdered("SIGTERM", 30.0)
+FILE = Kept("inode 0x1 of amfs:/", 7, "no other node has room for it")
+
+
+def view_of(*nodes: int) -> m.View:
+    return m.View(1, nodes[0], tuple(m.Member(node, 1, (), 2) for node in nodes), PartitionTable.even(nodes).owners)
+
+
+def members(*nodes: int, draining: tuple[int, ...] = ()) -> MembersChanged:
+    return MembersChanged(PartitionTable.even(nodes), dict.fromkeys(nodes, 2), set(), draining=set(draining), manager=nodes[0])
+
+
+class Tasks:
+    running = 0
+
+
+def draining(tasks: Tasks | None = None) -> Recorder[Drain]:
+    """Node 1 of three, which the others know to drain."""
+    tasks = tasks or Tasks()
+    node = Recorder(Drain(1, lambda: tasks.running)).feed(members(0, 1, 2)).feed(ORDER)
+    assert node.take(m.Withdraw, 0)
+    return node.feed(members(0, 1, 2, draining=(1,)))
+
+
+def test_it_leaves_when_nothing_is_left_and_no_task_runs() -> None:
+    tasks = Tasks()
+    tasks.running = 1
+    node = draining(tasks)
+    assert node.effect(MoveAway)
+    node.forget().feed(MovedAway((), 2)).advance(AGAIN_S)
+    assert node.effect(MoveAway), "the task may have made something"
+    tasks.running = 0
+    assert "all that it had" in node.forget().feed(MovedAway((), 2)).effect(Leaving).reason
+
+
+def test_what_cannot_be_moved_is_tried_again_until_its_time_is_over() -> None:
+    node = draining().feed(MovedAway((FILE,), 2))
+    assert not node.effects_of(Leaving)
+    words = node.advance(30.0).effect(Leaving).reason
+    assert "its 30 s are over" in words and "1 files (7 B) stay here" in words
+
+
+def test_a_second_signal_ends_it_and_a_second_command_does_not() -> None:
+    node = draining()
+    assert not node.tell(m.CLIENT_ID_MIN, m.DrainNode(1000)).effects_of(Leaving)
+    assert "told again" in node.feed(ORDER).effect(Leaving).reason
+    assert not node.forget().feed(ORDER).effects_of(Leaving)
+
+
+@pytest.mark.parametrize("others", [members(1), members(0, 1, draining=(0,))], ids=["alone", "all others drain"])
+def test_the_last_node_does_not_drain(others: MembersChanged) -> None:
+    node = Recorder(Drain(1, lambda: 0)).feed(others).feed(ORDER)
+    assert "no other node" in node.effect(Leaving).reason
+    assert "no other node" in draining().feed(others).effect(Leaving).reason
+
+
+def test_the_manager_is_asked_until_the_view_says_so_and_so_is_the_next_one() -> None:
+    node = Recorder(Drain(1, lambda: 0)).feed(members(0, 1, 2)).feed(ORDER).forget()
+    node.advance(AGAIN_S)
+    assert node.take(m.Withdraw, 0)
+    node.feed(members(2, 1)).forget().advance(AGAIN_S)
+    assert node.take(m.Withdraw, 2)
+
+
+def test_a_node_that_drains_has_no_partitions_takes_no_tasks_and_goes_on_dispatching() -> None:
+    view = follow(view_of(0, 1, 2), m.ViewChange(1, 0, 0, draining=(0,)))
+    assert view.members[0].draining and set(view.table) == {1, 2}
+    assert units(view.slots(), 0) == {0: [1, 2]}
+    joined = follow(view, m.ViewChange(2, 0, 0, joined=(m.Member(3, 1, (), 2),)))
+    assert set(joined.table) == {1, 2, 3}
+
+
+def test_nodes_that_drain_are_left_alone() -> None:
+    view = follow(view_of(0, 1), m.ViewChange(1, 0, 0, draining=(1,)))
+    assert set(follow(view, m.ViewChange(2, 0, 1, left=(0,))).table) == {1}

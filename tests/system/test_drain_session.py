@@ -1,0 +1,133 @@
+"""A node of a real session is told to end, and hands over what only it has: files whole and in stripes, names, tasks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fs_session import PATIENCE_S, running
+from waiting import until
+
+from amfs.client.files import Files
+from amfs.host.processes import is_running
+from amfs.net.records import SessionRecord
+
+MIB = 1 << 20
+DATA = bytes(range(1, 251)) * (3 * MIB // 250)
+
+
+def amfs(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "amfs", *arguments], capture_output=True, text=True, timeout=PATIENCE_S, cwd=cwd)
+
+
+def tell(session: SessionRecord, *nodes: int) -> None:
+    """SIGTERM to these at once; returns when they are no more."""
+    chosen = [entry for entry in session.nodes if entry.node in nodes]
+    for entry in chosen:
+        os.kill(entry.pid, signal.SIGTERM)
+    until(lambda: not any(is_running(entry.pid, entry.started) for entry in chosen))
+
+
+def begin(session: SessionRecord, here: Path) -> subprocess.Popen[bytes]:
+    """A run of the list there, in which no task may fail once."""
+    return subprocess.Popen([sys.executable, "-m", "amfs", "run", "-q", "--retries", "0", "--session", session.name, "list"], cwd=here)
+
+
+def log(session: SessionRecord, node: int) -> str:
+    return (Path(session.directory) / f"node-{node}.log").read_text()
+
+
+def fill(session: SessionRecord, nodes: int) -> list[str]:
+    """Whole files of each node, and files in stripes."""
+    names = []
+    for node in range(nodes):
+        with Files(node=node) as files:
+            if not node:
+                files.mkdir("/striped")
+                files.set_layout("/striped", "striped")
+            for number in range(4):
+                names += [f"/whole-{node}-{number}", f"/striped/{node}-{number}"]
+                files.write_bytes(names[-2], DATA)
+                files.write_bytes(names[-1], DATA)
+    return names
+
+
+@pytest.mark.parametrize("told", [(1,), (0,), (0, 1, 2)], ids=str)
+def test_no_file_of_nodes_that_are_told_to_end_is_lost(told: tuple[int, ...]) -> None:
+    """They were EIO from then on."""
+    with running(4) as session:
+        names = fill(session, 4)
+        tell(session, *told)
+        for node in told:
+            assert "all that it had is on other nodes" in log(session, node)
+        with Files(node=3) as files:
+            assert len(files.df()) == 4 - len(told)
+            for name in names:
+                assert files.read_bytes(name) == DATA, name
+
+
+def test_the_last_node_says_that_nobody_takes_what_it_has() -> None:
+    with running(1) as session:
+        tell(session, 0)
+        assert "no other node is there that could take what this one has" in log(session, 0)
+
+
+def test_by_command_from_anywhere() -> None:
+    with running(2) as session:
+        names = fill(session, 2)
+        assert amfs("node", "--drain", "7").returncode != 0
+        done = amfs("node", "--drain", "1")
+        assert done.returncode == 0, done.stderr
+        assert "node 1 has left" in done.stderr
+        last = amfs("node", "--drain", "0")
+        assert last.returncode != 0 and "amfs down" in last.stderr
+        with Files(node=0) as files:
+            assert all(files.read_bytes(name) == DATA for name in names)
+
+
+def test_tasks_that_run_may_end_and_no_new_ones_begin(tmp_path: Path) -> None:
+    lines = [f"t{k} -b sh -a -c 'echo x >> {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done'\n" for k in range(2)]
+    lines += [f"u{k} -b sh -a -c 'echo {k} >> {tmp_path}/later'\n" for k in range(20)]
+    (tmp_path / "list").write_text("".join(lines))
+    with running(2) as session:
+        run = begin(session, tmp_path)
+        until(lambda: (tmp_path / "begun").exists() and len((tmp_path / "begun").read_text().split()) == 2)
+        entry = session.nodes[1]
+        os.kill(entry.pid, signal.SIGTERM)
+        until(lambda: "draining" in amfs("status", session.name).stdout)
+        (tmp_path / "go").touch()
+        assert run.wait(PATIENCE_S) == 0
+        until(lambda: not is_running(entry.pid, entry.started))
+        assert len((tmp_path / "begun").read_text().split()) == 2, "a task that ran began again"
+        assert sorted(map(int, (tmp_path / "later").read_text().split())) == list(range(20))
+
+
+def test_tasks_that_do_not_end_in_time_run_elsewhere_at_no_cost(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text(
+        "".join(f"t{k} -b sh -a -c 'echo x >> {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done'\n" for k in range(2))
+    )
+    with running(2, "--drain-time", "1") as session:
+        run = begin(session, tmp_path)
+        until(lambda: (tmp_path / "begun").exists() and len((tmp_path / "begun").read_text().split()) == 2)
+        tell(session, 1)
+        assert "its 1 s are over; 1 tasks run elsewhere" in log(session, 1)
+        (tmp_path / "go").touch()
+        assert run.wait(PATIENCE_S) == 0
+
+
+def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
+    """A task on each of two nodes would keep the first telling waiting."""
+    (tmp_path / "list").write_text("".join(f"t{k} -b sh -a -c 'echo x >> {tmp_path}/begun; sleep 300'\n" for k in range(2)))
+    with running(2) as session:
+        run = begin(session, tmp_path)
+        until(lambda: (tmp_path / "begun").exists() and len((tmp_path / "begun").read_text().split()) == 2)
+        os.kill(session.nodes[1].pid, signal.SIGTERM)
+        until(lambda: "this node drains" in log(session, 1))
+        tell(session, 1)
+        assert "told again to end" in log(session, 1)
+        run.send_signal(signal.SIGINT)
+        run.wait(PATIENCE_S)
