@@ -18,6 +18,7 @@ import pytest
 from amfs._native import Meta
 from amfs.engine.dispatcher import Dispatcher, Record
 from amfs.engine.fls import FileRecord, FlsShard
+from amfs.engine.jobs import Job, Jobs
 from amfs.engine.membership import Membership, Peer
 from amfs.engine.memory import IN_MEMORY, Content, Memory
 from amfs.engine.worker import Worker
@@ -201,6 +202,10 @@ OWNED = {
     ),
     "keeper of stripes": Owned(
         states.KEEPER_TABLE, states.KEEPER_NEXT, states.KeeperState, states.KeeperEvent, Keeper, Keeper.move, "keeper 3",
+    ),
+    "job that is to become a node": Owned(
+        states.JOB_TABLE, states.JOB_NEXT, states.JobState, states.JobEvent,
+        lambda: Job(3, "4711"), lambda job, event: Jobs(60.0)._move(job, event, 0.0), "job 3",
     ),
     "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
 }  # fmt: skip
