@@ -104,7 +104,7 @@ def check(
     """What is wrong, and how many files were lost by name. ``reads``: ways to read, by their names; ``listing``: paths that ``amfs ls``
     shows, and those of them that it marks as lost; ``lost``: nodes that are members no more; ``replicas``: the nodes that had each
     file when it was closed (stripes lie twice at most)."""
-    # A node that is cut off, or was stopped, answers from what it knew until it ends: docs/file-system.md.
+    # A node that is cut off, or was stopped, answers from what it knew until it ends: docs/promises.md.
     wrong, gone = [what for node, what in expected.wrong if node not in lost], 0
     listed, named = listing
     for name, may in sorted(expected.may.items()):

@@ -1,6 +1,6 @@
 """Cases for two mounts of two nodes: what is done through one is so through the other, from the return of the call on.
 
-Where a kernel judges by what it saw last (the promise in docs/file-system.md) a case looks first.
+Where a kernel judges by what it saw last (the promise in docs/promises.md) a case looks first.
 
 For data in open files that holds from close to open. With one mount they are cases like the others.
 """

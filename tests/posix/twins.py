@@ -2,7 +2,7 @@
 
 A tree that is seen through the mounts of two nodes is coherent for an open file from close to open only. So while a file is open on one
 node, calls that have to do with its data, size and times go through that node too; all others go through any. The times of a directory that
-another node has just changed may be as old as the messages under way (docs/file-system.md): they are looked at again, for a second at most.
+another node has just changed may be as old as the messages under way (docs/promises.md): they are looked at again, for a second at most.
 What a node has changed itself it sees at once. What a kernel judges by what it saw last is looked at before the call. Set-id bits, which have no
 effect and go earlier where another node has the record, are not used between two nodes.
 """
@@ -50,7 +50,7 @@ class Difference(Exception):
 
 
 def _is_of_rights(op: Op) -> bool:
-    """What a kernel judges an open file by, and learns from another node only when it looks up the name again (docs/file-system.md)."""
+    """What a kernel judges an open file by, and learns from another node only when it looks up the name again (docs/promises.md)."""
     return op[0] in ("chown", "lchown") or (op[0] == "chmod" and bool(op[2] & 0o6000))
 
 
@@ -199,7 +199,7 @@ class Twins:
         )
 
     def _is_ghost(self, op: Op) -> bool:
-        """Is it about something open that is no file, and has been removed? If another node has done that it is ESTALE (docs/file-system.md)."""
+        """Is it about something open that is no file, and has been removed? If another node has done that it is ESTALE (docs/promises.md)."""
         slots = [each for each in op[1:3] if each in self.opened and each in self.good.files]
         found = [os.fstat(self.good.files[slot]) for slot in slots]
         return any(each.st_nlink == 0 and not stat.S_ISREG(each.st_mode) for each in found) and op[0] not in ("close", "closedir")
