@@ -153,3 +153,25 @@ def test_the_founder_s_end_ends_no_work(slurm: Slurm) -> None:
     slurm.hosts.nodes[3].run("amfs", "run", "--session", "lab", "list", cwd=work, env=slurm.env)
     slurm.hosts.nodes[3].run("amfs", "down", "lab", env=slurm.env)
     slurm.hosts.login.run("amfs", "status", check=False)  # sweeps what was killed
+
+
+@pytest.mark.soak
+def test_a_cancelled_job_costs_its_tasks_no_attempt(slurm: Slurm, tmp_path: Path) -> None:
+    elsewhere = ",".join(host.name for host in slurm.hosts.nodes[2:])
+    start(slurm, "2", "--", "--exclusive", f"--exclude={elsewhere}")
+    start_of_long = ("amfs", "node", "--join", str(slurm.hosts.login.home / ".amfs/sessions/lab/session.json"), "--slots", "1")
+    stays = slurm.hosts.nodes[3].start(*start_of_long, log=tmp_path / "node.log")
+    until(lambda: up(slurm) == 4)
+    work = slurm.hosts.shared / "ends"
+    work.mkdir()
+    task = "t{0} -b sh -o o{0} -a -c 'date >> {1}/began-{0}; sleep {2}; date > o{0}'\n"
+    (work / "list").write_text("".join(task.format(k, work, 3) for k in range(9)))
+    words = ("amfs", "run", "--session", "lab", "--retries", "0", "list")
+    run = slurm.hosts.login.start(*words, cwd=work, log=tmp_path / "run.log", env=slurm.env)
+    until(lambda: len(list(work.glob("began-*"))) >= 3)
+    slurm.on_login("scancel", *(job["job"] for job in status(slurm)["jobs"]))
+    assert run.wait(timeout=90) == 0, (tmp_path / "run.log").read_text()
+    assert any(len(path.read_text().splitlines()) > 1 for path in work.glob("began-*"))
+    until(lambda: sum("it was cancelled" in line for line in status(slurm)["said"]) == 2, str(status(slurm)["said"]))
+    slurm.hosts.login.run("amfs", "down", "lab", env=slurm.env)
+    stays.wait(timeout=60)
