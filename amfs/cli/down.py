@@ -20,14 +20,14 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
     from amfs.errors import UsageError
     from amfs.host import orphans
     from amfs.net import records
-    from amfs.provision.local import LocalProcesses
+    from amfs.provision import ledger, submission
     from amfs.runs import leftovers
 
     if everything and name:
         raise UsageError("give the name of one session, or --all")
     sessions = records.list_all() if everything else [discovery.find(name)]
     for session in sessions:
-        for remark in LocalProcesses().end(session, timeout):
+        for remark in submission.end(session, ledger.load(session), timeout):
             click.echo(f"amfs: {session.name}: {remark}", err=True)
         click.echo(f"{session.name} is down" if not session.path.exists() else f"{session.name} is not known to be down")
     discovery.clean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 @click.option("--drain", "drained", type=int, metavar="N", help="Have node N hand over what only it has, and leave; wait for that.")
 @click.option("--session", "of", metavar="SESSION", help="With --drain: the session of the node (default: the one that runs).")
 @click.option("--found", is_flag=True, hidden=True)  # what 'amfs up' starts on the first host of a job
+@click.option("--tell", hidden=True, type=click.Path())  # which node a job becomes, for the keeper of its session
 @click.option("--detach", is_flag=True, help="Return when the node is a member; it goes on by itself.")
 @node_options
-def node(session_name: str | None, drained: int | None, of: str | None, found: bool, detach: bool, **given: Any) -> int:
+def node(
+    session_name: str | None, drained: int | None, of: str | None, found: bool, tell: str | None, detach: bool, **given: Any
+) -> int:
     """Run one node server that joins a running session, from this or any other host.
 
     Runs in the foreground until the session ends or Ctrl-C. To join from another host, the session must listen on TCP ("amfs up --tcp
@@ -48,6 +52,10 @@ def node(session_name: str | None, drained: int | None, of: str | None, found: b
         return 0
     config = local.prepare_join(session, options)
     click.echo(f"node {config.node} joins {session.name}", err=True)
+    if tell:
+        with open(f"{tell}.new", "w") as out:
+            out.write(str(config.node))
+        os.replace(f"{tell}.new", tell)
     return local.join_here(session, config)
 
 

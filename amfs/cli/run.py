@@ -14,7 +14,7 @@ import click
 
 from amfs.cli.completion import local_files, session_names
 from amfs.cli.run_driver import Driver, grows
-from amfs.cli.session_options import size_of, spill_sizes, with_spill_options
+from amfs.cli.session_options import job_options, session_for_run, size_of, spill_sizes, with_spill_options
 from amfs.errors import SessionError, UsageError
 
 if TYPE_CHECKING:
@@ -166,6 +166,8 @@ class _Run(click.Command):
 )
 @click.option("--store-limit", default="", metavar="SIZE", help="How much of them may be in memory. Default: as much as there is room for.")
 @with_spill_options
+@click.option("--on-options", metavar="WORDS", default="", help="With --on: options for the command that submits, in one word.")
+@job_options
 @click.option("--detach", is_flag=True, help="Run in the background, also when this terminal ends; amfs attach shows its output.")
 @click.option("-q", "--quiet", is_flag=True, help="Only what fails.")
 @click.option(
@@ -187,14 +189,20 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
       amfs run --resume tasks.txt              what an earlier run did not finish
       amfs run --synthetic --time-scale 0.01 montage.dax    a replay, a hundred times faster
       amfs run sweep.swift -- -n=100           a script and its arguments
+      amfs run --on slurm --nodes 1..16 --time 2h tasks.txt     a session of jobs for this run
     """
-    from amfs.display.choice import make_progress
-
     given["resume"] = "trust" if given.pop("resume_trust") else given["resume"]
     if given["detach"]:
         return _detach(file)
     if file == "-" and sys.stdin is None:
         raise UsageError("cannot read the list: standard input is closed")
+    with session_for_run(given):
+        return _run(file, arguments, given)
+
+
+def _run(file: str, arguments: tuple[str, ...], given: dict[str, Any]) -> int:
+    from amfs.display.choice import make_progress
+
     script, stream = script_format(file, given["format_"], look=not given["synthetic"])
     if arguments and not script:
         raise UsageError(f"{file} is no script, so it takes no arguments")

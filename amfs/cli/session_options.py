@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from amfs.errors import UsageError
 from amfs.net.records import NO_SLOTS
 from amfs.provision.provisioner import NodeOptions
+
+if TYPE_CHECKING:
+    from amfs.provision.provisioner import Provisioner
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -95,3 +100,54 @@ def chosen_options(given: dict[str, Any], unit_size: int = 0, replicas: int = 1,
     chosen = {"slots": given["slots"], "tcp": given["tcp"], "store_dir": place, "unit_size": unit_size, "replicas": replicas}
     chosen["drain_s"] = given["drain_time"]
     return NodeOptions(expected=expected, **chosen, **sizes, **spill_sizes(given))
+
+
+def job_options(command: F) -> F:
+    """Add the options that say where nodes are started."""
+    for option in (
+        click.option("--wait", metavar="TIME", help="How long to wait for nodes that are jobs, such as 10m; 0: they come later."),
+        click.option("--time", "time_", metavar="TIME", help="The limit of each job, such as 2h (default: what the batch system has)."),
+        click.option("--on", metavar="SYSTEM", help="By 'slurm', or as a file says, or 'local' (default: the job around this, if any)."),
+        click.option("--nodes", "-N", metavar="N", help="Nodes, or A..B of them (default: 1 on this machine; all hosts of a job)."),
+    ):
+        command = option(command)
+    return command
+
+
+def chosen_provisioner(given: dict[str, Any], more: Sequence[str]) -> Provisioner:
+    """The provisioner that these options name. Raises UsageError."""
+    from amfs.provision.choice import choose
+    from amfs.provision.submission import Wanted
+
+    seconds, wait = (_duration(given[name], flag) for name, flag in (("time_", "--time"), ("wait", "--wait")))
+    wanted = Wanted(time_s=None if seconds is None else int(seconds), wait_s=wait, more=tuple(more))
+    return choose(given["nodes"], given["on"], wanted, lambda text: click.echo(text, err=True))
+
+
+@contextmanager
+def session_for_run(given: dict[str, Any]) -> Iterator[None]:
+    """With --on, a session that is there for one run; its nodes get the options that are for nodes. Raises UsageError."""
+    if given["on"] is None:
+        if given["nodes"] or given["time_"] or given["wait"] or given["on_options"]:
+            raise UsageError("--nodes, --time, --wait and --on-options need --on SYSTEM")
+        yield
+        return
+    if given["session"] is not None or given["local"]:
+        raise UsageError("--on and --session or --local exclude each other")
+    provisioner = chosen_provisioner(given, shlex.split(given["on_options"]))
+    session = provisioner.start(None, chosen_options({**given, "slots": given["slots"] or 0, "tcp": ""}))
+    given.update(session=session.name, slots=None, store_limit="", spill="", spill_limit="", high_water=None)
+    try:
+        yield
+    finally:
+        for remark in provisioner.end(session, 10.0):
+            click.echo(f"amfs: {session.name}: {remark}", err=True)
+
+
+def _duration(text: str | None, option: str) -> float | None:
+    from amfs.translate.tasklist import parse_duration
+
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError:
+        raise UsageError(f"{option} {text}: write for example 90s, 30m or 2h") from None

@@ -53,14 +53,20 @@ def status(name: str | None, form: str, timeout: float) -> int:
 
 def _look(session: Any, timeout_s: float) -> dict[str, Any]:
     """What a session says of itself, as plain data."""
+    import msgspec
+
     from amfs.client.control import Client
     from amfs.errors import SessionError
+    from amfs.provision import ledger
     from amfs.vocabulary.messages import Status, StatusAsk
 
     fact: dict[str, Any] = {
         "name": session.name, "created": session.created, "host": session.host.partition("/")[0], "directory": str(session.directory),
-        "epoch": 0, "manager": -1, "unit_size": session.unit_size, "error": "", "nodes": [],
+        "epoch": 0, "manager": -1, "unit_size": session.unit_size, "error": "", "nodes": [], "jobs": [], "said": [],
     }  # fmt: skip
+    if (book := ledger.load(session)) is not None:
+        fact["jobs"] = [{**msgspec.structs.asdict(job), "state": job.state.name.lower()} for job in book.jobs.values()]
+        fact["said"] = book.said
     known = {entry.node: entry for entry in session.nodes}
     members = {}
     answers: dict[int, Status] = {}
@@ -127,6 +133,12 @@ def _print(fact: dict[str, Any]) -> None:
     for row in rows:
         padded = [cell.ljust(widths[place]) if place in left else cell.rjust(widths[place]) for place, cell in enumerate(row)]
         click.echo("  " + "  ".join(padded).rstrip())
+    for job in fact["jobs"]:
+        if job["state"] != "joined":
+            node = f", node {job['node']}" if job["node"] >= 0 else ""
+            click.echo(f"  job {job['job']}{node}: {job['state'].replace('_', ' ')}" + (f" ({job['why']})" if job["why"] else ""))
+    for line in fact["said"][-5:]:
+        click.echo(f"  {line}")
     limits: dict[tuple[int, str], list[str]] = {}
     for node in up:
         limits.setdefault((node.get("memory_limit", 0), node.get("why_limit", "")), []).append(str(node["node"]))

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from amfs.cli.session_options import chosen_options, node_options
+from amfs.cli.session_options import chosen_options, chosen_provisioner, job_options, node_options
 from amfs.net.records import SessionRecord
 from amfs.vocabulary.attr import COPIES_MAX
 
 
 @click.command()
-@click.option("--nodes", "-N", type=click.IntRange(min=1), default=None, help="Nodes (default: 1 on this machine; all hosts of a job).")
-@click.option("--on", metavar="SYSTEM", help="By 'slurm', or as a file says, or 'local' (default: the job around this, if any).")
+@click.argument("more", nargs=-1, metavar="[-- OPTIONS OF THE BATCH SYSTEM]", type=click.UNPROCESSED)
+@job_options
 @click.option("--name", metavar="NAME", default=None, help="Name of the session (default: a random one).")
 @click.option("--unit-size", type=click.IntRange(min=0), default=0, metavar="U", help="Nodes served by one dispatcher; 0: all (default).")
 @click.option(
@@ -22,23 +22,31 @@ from amfs.vocabulary.attr import COPIES_MAX
 )  # fmt: skip
 @click.option("--expect", type=click.IntRange(1, 65536), metavar="N", help="Nodes that it is to grow to (default: those that it starts).")
 @node_options
-def up(nodes: int | None, on: str | None, name: str | None, unit_size: int, replicas: int, expect: int | None, **given: Any) -> int:
-    """Start a session: node servers on this machine, on all hosts of the batch job around it, or one per rank under mpiexec.
+@click.option("--dry-run", is_flag=True, help="Of jobs: print the script and the command that submits it; do nothing.")
+def up(name: str | None, unit_size: int, replicas: int, expect: int | None, dry_run: bool, more: tuple[str, ...], **given: Any) -> int:
+    """Start a session: node servers on this machine, on all hosts of the batch job around it, or one per rank under mpiexec; or, with
+    --on SYSTEM outside a job, one job of a batch system for each node.
 
-    Prints the session's name when all nodes are members. The servers go on by themselves until "amfs down".
+    Prints the session's name when all nodes (of "A..B": A of them) are members. The servers go on by themselves until "amfs down".
 
     \b
       amfs up --nodes 4 --slots 2
       amfs up --nodes 3 --replicas 2
+      amfs up --on slurm --nodes 1..16 --time 2h -- --partition=short
       sbatch -N 16 --wrap 'amfs up; amfs run workflow.txt; amfs down'
       mpiexec -n 16 amfs up
     """
-    from amfs.errors import AmfsError
-    from amfs.provision.choice import choose
+    from amfs.errors import AmfsError, UsageError
+    from amfs.provision.submission import Submission
     from amfs.runs import leftovers
 
-    provisioner = choose(nodes, on)
+    provisioner = chosen_provisioner(given, more)
     options = chosen_options(given, unit_size, replicas, expect or 1)
+    if dry_run:
+        if not isinstance(provisioner, Submission):
+            raise UsageError("--dry-run is for jobs that --on SYSTEM submits")
+        click.echo(provisioner.dry_run(name, options))
+        return 0
     for words in leftovers.in_words(leftovers.sweep(options.store_dir)):
         if provisioner.speaks:
             click.echo(f"amfs: {words}", err=True)

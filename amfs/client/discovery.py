@@ -32,6 +32,7 @@ from amfs.net.records import (
     load,
     random_name,
     remove_directory,
+    shared_dir,
 )
 
 _EMPTY_S = 60.0  # a directory that has got no lock for so long is not being filled by anybody
@@ -140,6 +141,8 @@ def find(name: str | None = None, *, probe_s: float = 1.0) -> SessionRecord:
         if "/" in name or name.endswith(".json"):
             return load(Path(name))
         path = base_dir() / check_name(name) / "session.json"
+        if (shared := shared_dir(name) / "session.json").exists() and (not path.exists() or load(shared).created == load(path).created):
+            return load(shared)  # it names more nodes; and jobs that wait are to be ended even if none lives
         if not path.exists():
             others = ", ".join(session.name for session in list_all())
             raise SessionError(f"no session named {name}" + (f"; there are: {others}" if others else "; start one with 'amfs up'"))

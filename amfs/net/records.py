@@ -164,6 +164,11 @@ def base_dir() -> Path:
     return private_directory(base_path())
 
 
+def shared_dir(name: str) -> Path:
+    """Where a session whose nodes are jobs of a batch system has its files for all hosts: in the home, which they share."""
+    return Path.home() / ".amfs" / "sessions" / check_name(name)
+
+
 def random_name() -> str:
     return f"{random.choice(_ADJECTIVES.split())}-{random.choice(_NOUNS.split())}"
 
@@ -211,7 +216,11 @@ def remove_directory(path: Path) -> None:
 
 def save(session: SessionRecord, directory: Path | None = None) -> Path:
     """Write the session file, mode 0600, at once or not at all. Returns its path. ``directory``: if it is not where we would look."""
-    directory = private_directory(directory or session.directory)
+    return rewrite(session, private_directory(directory or session.directory))
+
+
+def rewrite(session: SessionRecord, directory: Path) -> Path:
+    """Likewise, in a directory that is there. Raises FileNotFoundError if it is not any more."""
     temporary = directory / f".session-{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as stream:

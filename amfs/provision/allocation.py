@@ -74,7 +74,7 @@ class Allocation:
             there = tuple(endpoint for endpoint in first.endpoints if not endpoint.startswith("ipc://"))
             founded = msgspec.structs.replace(bare, nodes=(NodeEntry(0, there, "", first.pid, first.started),))
             if hosts[1:]:
-                words = ["--join", "/dev/stdin", *_as_words(options)]
+                words = ["--join", "/dev/stdin", *as_words(options)]
                 started.append(self._launch(hosts[1:], words, msgspec.json.encode(founded), log))
             view = _await_members(founded, len(hosts), started, log, patience)
             pids = {0: (first.pid, first.started)}
@@ -140,7 +140,7 @@ class Allocation:
         return process
 
 
-def _as_words(options: NodeOptions) -> list[str]:
+def as_words(options: NodeOptions) -> list[str]:
     """The options of a node as ``amfs node`` takes them."""
     slots = "none" if options.slots == records.NO_SLOTS else options.slots
     values = {

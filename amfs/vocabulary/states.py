@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from amfs.errors import InvalidTransition
+from amfs.vocabulary.job_states import JOB_TABLE, JobEvent, JobState
 
 S = TypeVar("S", bound=IntEnum)
 E = TypeVar("E", bound=IntEnum)
@@ -535,6 +536,7 @@ TABLES: dict[str, Mapping[tuple[IntEnum, IntEnum], IntEnum]] = {
     "A run on its submitter": RUN_TABLE,  # type: ignore[dict-item]
     "A node on the submitter of a run": RUN_NODE_TABLE,  # type: ignore[dict-item]
     "A node that is told to end": DRAIN_TABLE,  # type: ignore[dict-item]
+    "A job that is to become a node": JOB_TABLE,  # type: ignore[dict-item]
 }
 
 
@@ -552,6 +554,7 @@ OPEN_NEXT = compile_table(OPEN_TABLE, OpenState, OpenEvent)
 INODE_NEXT = compile_table(INODE_TABLE, InodeState, InodeEvent)
 BACKUP_NEXT = compile_table(BACKUP_TABLE, BackupState, BackupEvent)
 KEEPER_NEXT = compile_table(KEEPER_TABLE, KeeperState, KeeperEvent)
+JOB_NEXT = compile_table(JOB_TABLE, JobState, JobEvent)
 PEER_NEXT = compile_table(PEER_TABLE, PeerState, PeerEvent)
 RUN_NEXT = compile_table(RUN_TABLE, RunState, RunEvent)
 RUN_NODE_NEXT = compile_table(RUN_NODE_TABLE, RunNodeState, RunNodeEvent)

@@ -20,6 +20,7 @@ from amfs.engine.course import Course
 from amfs.engine.dispatcher import Dispatcher, Record
 from amfs.engine.drain import Drain
 from amfs.engine.fls import FileRecord, FlsShard
+from amfs.engine.jobs import Job, Jobs
 from amfs.engine.membership import Membership, Peer
 from amfs.engine.memory import IN_MEMORY, Content, Memory
 from amfs.engine.worker import Worker
@@ -27,8 +28,8 @@ from amfs.engine.worker_records import File, Run, TaskEntry
 from amfs.errors import InvalidTransition, ProtocolError
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.stripe_copies import move_keeper
+from amfs.vocabulary import job_states, states
 from amfs.vocabulary import messages as m
-from amfs.vocabulary import states
 from amfs.vocabulary.attr import LOST, ROOT, Attr
 from amfs.vocabulary.events import PeerDown, Received
 
@@ -231,6 +232,10 @@ OWNED = {
     "node that is told to end": Owned(
         states.DRAIN_TABLE, states.DRAIN_NEXT, states.DrainState, states.DrainEvent,
         lambda: Drain(3, lambda: 0), Drain.move, "drain of node 3",
+    ),
+    "job that is to become a node": Owned(
+        job_states.JOB_TABLE, states.JOB_NEXT, job_states.JobState, job_states.JobEvent,
+        lambda: Job(3, "4711"), lambda job, event: Jobs(60.0)._move(job, event, 0.0), "job 3",
     ),
     "node on the manager": peer_of(Membership(m.Member(0, 1, (), 1), 0)),
 }  # fmt: skip

@@ -211,7 +211,7 @@ def test_without_tcp_nobody_joins_from_elsewhere(home: Path, amfs: Run, tmp_path
         (["--store", "/proc/nowhere"], 4, "cannot make the store in /proc/nowhere"),
         (["--memory", "lots"], 2, "'lots' is not a size"),
         (["--name", "a/b"], 2, "cannot name a session"),
-        (["--nodes", "0"], 2, "0 is not in the range"),
+        (["--nodes", "0"], 2, "write a number"),
     ],
 )
 def test_what_cannot_start_says_why_and_leaves_nothing(home: Path, amfs: Run, arguments: list[str], code: int, words: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from amfs.errors import UsageError
 from amfs.provision import systems
 from amfs.provision.choice import choose
 from amfs.provision.local import LocalProcesses
+from amfs.provision.submission import Submission, Wanted
+from amfs.vocabulary.job_states import JobEvent
 
 GOOD = 'inside = "JOB"\nhosts = ["hosts"]\nlaunch = ["run", "-n{count}", "{hosts}"]\n'
 
@@ -17,9 +20,39 @@ GOOD = 'inside = "JOB"\nhosts = ["hosts"]\nlaunch = ["run", "-n{count}", "{hosts
 @pytest.mark.parametrize("name", systems.SHIPPED)
 def test_shipped_systems_can_be_used(name: str) -> None:
     system = systems.load(name)
-    words = system.launcher(["n1", "n2"])
-    assert "2" in " ".join(words) and any("n1,n2" in word for word in words)
-    assert system.name == name and not system.is_inside({}) and system.is_inside({system.inside: "7"})
+    assert system.name == name and not system.is_inside({})
+    if system.launch:
+        words = system.launcher(["n1", "n2"])
+        assert "2" in " ".join(words) and any("n1,n2" in word for word in words)
+        assert system.is_inside({system.inside: "7"})
+    for time_s in (7200, None):
+        words = system.submission("lab", 3, "/s", "/l", time_s, ["--more"])
+        assert "--more" in words and any("/s" in word for word in words) and any("/l" in word for word in words)
+        assert not any(word.startswith("-") and words[at + 1 :][:1] == [""] for at, word in enumerate(words))
+    assert "7" in system.cancelling("lab", ["7"])
+
+
+#: What each system prints: of a job that was submitted, and of jobs 7 (waits), 8 (runs) and 9 (is over).
+PRINTED = {
+    "slurm": ("7;cluster\n", "7|PENDING|Resources\n8|RUNNING|None\n9|TIMEOUT|None\n"),
+    "pbs": (
+        "7.server\n",
+        "Job id  Name  User  Time Use S Queue\n7.server  amfs-lab  me  0 Q workq\n8.server  amfs-lab  me  00:01:02 R workq\n"
+        "9.server  amfs-lab  me  00:01:02 F workq\n",
+    ),
+    "lsf": ("Job <7> is submitted to default queue <normal>.\n", "7|PEND|New job is waiting for scheduling;\n8|RUN|\n9|EXIT|\n"),
+    "flux": ("7\n", "7|SCHED\n8|RUN\n9|TIMEOUT\n"),
+    "htcondor": ("7.0 - 7.0\n", "7, 1, undefined\n8, 2, undefined\n9, 4, undefined\n"),
+}
+
+
+@pytest.mark.parametrize("name", systems.SHIPPED)
+def test_what_the_systems_print_is_understood(name: str) -> None:
+    system, (submitted, queue) = systems.load(name), PRINTED[name]
+    found = re.search(system.job_id, submitted)
+    assert found is not None and found[1] == "7"
+    rows = system.rows(queue)
+    assert {job: row.event for job, row in rows.items()} == {"7": JobEvent.WAITS, "8": JobEvent.RUNS, "9": JobEvent.OVER}
 
 
 def test_a_file_of_one_s_own(tmp_path: Path) -> None:
@@ -51,11 +84,40 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, said: str)
 def test_a_system_that_is_not_there_or_not_around() -> None:
     with pytest.raises(UsageError, match=r"no such system; there are local, .*slurm"):
         systems.load("slrum")
-    with pytest.raises(UsageError, match="SLURM_JOB_ID is not set"):
-        choose(None, "slurm")
-    assert isinstance(choose(3, "local"), LocalProcesses)
+    assert isinstance(choose("1..3", "slurm"), Submission)
+    assert isinstance(choose("3", "local"), LocalProcesses)
+    for nodes in ("0", "3..2", "x", "1..", "-1"):
+        with pytest.raises(UsageError, match="write a number"):
+            choose(nodes)
+    with pytest.raises(UsageError, match="is for a batch system"):
+        choose("1..3")
+    with pytest.raises(UsageError, match="are for jobs"):
+        choose("3", "local", Wanted(time_s=60))
+
+
+def test_a_system_that_only_launches_is_used_within_its_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text(GOOD)
+    with pytest.raises(UsageError, match=r"\$JOB is not set"):
+        choose(None, str(path))
 
 
 def test_copies_of_a_command_are_counted() -> None:
     system = systems.load("slurm")
     assert [system.copies({"SLURM_STEP_NUM_TASKS": text}) for text in ("4", "1", "", "x")] == [4, 1, 1, 1]
+
+
+def test_what_slurm_says_of_its_jobs() -> None:
+    rows = systems.load("slurm").rows("7|PENDING|Resources\n8|PENDING|PartitionTimeLimit\n9|TIMEOUT|None\n10|NEW_STATE|None\nslurm_load: x")
+    assert {job: row.event for job, row in rows.items()} == {"7": JobEvent.WAITS, "8": JobEvent.WAITS, "9": JobEvent.OVER}
+    assert [row.never for row in rows.values()] == [False, True, False]
+    assert rows["8"].why == "PartitionTimeLimit: the partition does not allow so much time"
+    assert rows["9"].why == "TIMEOUT: its time limit was met"
+
+
+def test_how_a_job_is_submitted() -> None:
+    system = systems.load("slurm")
+    words = system.submission("lab", 1, "/s", "/l", 5400, ["--partition=short", "a b"])
+    assert words[0] == "sbatch" and words[-3:] == ["--partition=short", "a b", "/s"] and "--time=1:30:00" in words
+    assert not any("time" in word for word in system.submission("lab", 1, "/s", "/l", None, []))
+    assert system.cancelling("lab", ["7", "8"]) == ["scancel", "7", "8"]

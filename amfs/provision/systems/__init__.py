@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from amfs.engine.jobs import Row
 from amfs.errors import UsageError
+from amfs.vocabulary.job_states import JobEvent
 
 HERE = Path(__file__).parent
 SHIPPED = tuple(sorted(path.stem for path in HERE.glob("*.toml")))
@@ -18,10 +21,22 @@ SHIPPED = tuple(sorted(path.stem for path in HERE.glob("*.toml")))
 class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One batch system. Commands are lists of words, in which ``{name}`` stands for a value."""
 
-    inside: str  # the environment variable that is set within a job
-    hosts: tuple[str, ...]  # prints the hosts of the job
-    launch: tuple[str, ...]  # runs a command on {count} of them, {hosts} with commas between
+    inside: str = ""  # the environment variable that is set within a job
+    hosts: tuple[str, ...] = ()  # prints the hosts of the job
+    launch: tuple[str, ...] = ()  # runs a command on {count} of them, {hosts} with commas between
     tasks: str = ""  # the variable that says how many copies of this command the system runs
+    submit: tuple[str, ...] = ()  # one job that runs {script}; the words {more} are what a user gives after --
+    job_id: str = r"(\S+)"  # finds the number of the job in what that prints
+    state: tuple[str, ...] = ()  # prints a line for each job of {session}, those that wait, run and are over
+    row: str = ""  # finds "job", "state" and, where there is one, "why" in such a line; other lines are passed over
+    cancel: tuple[str, ...] = ()  # ends {jobs}
+    time: str = "{hours}:{minutes:02}:{seconds:02}"  # how the system writes --time
+    no_time: str = ""  # --time, if none is given; "": words with {time} are left out
+    waiting: tuple[str, ...] = ()  # states
+    running: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()  # any other state concludes nothing
+    never: dict[str, str] = {}  # reasons that do not pass by themselves, and what they mean
+    words: dict[str, str] = {}  # other reasons and states, for people
     name: str = ""
 
     def is_inside(self, environ: Mapping[str, str]) -> bool:
@@ -33,10 +48,55 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         text = environ.get(self.tasks, "")
         return int(text) if text.isdecimal() else 1
 
+    @property
+    def can_submit(self) -> bool:
+        return bool(self.submit)
+
+    def submission(self, session: str, number: int, script: str, log: str, time_s: int | None, more: Sequence[str]) -> list[str]:
+        """The command that submits one job."""
+        values = {"session": session, "number": str(number), "script": script, "log": log, "time": self.no_time}
+        if time_s is not None:
+            values["time"] = self.time.format(
+                total=time_s, hours=time_s // 3600, minutes=time_s // 60 % 60, all_minutes=-(-time_s // 60), seconds=time_s % 60
+            )
+        return _filled([word for word in self.submit if values["time"] or "{time}" not in word], values, "{more}", more)
+
+    def cancelling(self, session: str, jobs: Sequence[str]) -> list[str]:
+        """The command that ends these jobs."""
+        return _filled(self.cancel, {"session": session}, "{jobs}", jobs)
+
+    def asking(self, session: str) -> list[str]:
+        """The command that prints the jobs of a session."""
+        return _filled(self.state, {"session": session}, "", ())
+
+    def rows(self, text: str) -> dict[str, Row]:
+        """What the queue says of each job. A state that is not known is left out: it concludes nothing."""
+        found: dict[str, Row] = {}
+        for match in map(re.compile(self.row).search, text.splitlines()):
+            if match is None:
+                continue
+            groups = match.groupdict("")
+            state, why = groups["state"], groups.get("why", "")
+            kinds = ((self.waiting, JobEvent.WAITS), (self.running, JobEvent.RUNS), (self.over, JobEvent.OVER))
+            event = next((event for states, event in kinds if state in states), None)
+            if event is None:
+                continue
+            reason = (why if event is JobEvent.WAITS else state).strip("()")
+            reason = "" if reason in ("None", "undefined") else reason
+            meaning = self.never.get(reason) or self.words.get(reason)
+            said = f"{reason}: {meaning}" if meaning else reason
+            found[groups["job"]] = Row(event, said, event is JobEvent.WAITS and reason in self.never)
+        return found
+
     def launcher(self, hosts: Sequence[str]) -> list[str]:
         """The words before a command that is to run once on each of ``hosts``."""
         values = {"count": str(len(hosts)), "hosts": ",".join(hosts)}
         return [word.format_map(values) for word in self.launch]
+
+
+def _filled(words: Sequence[str], values: Mapping[str, str], many: str, these: Sequence[str]) -> list[str]:
+    """``words`` with their values; the word ``many`` becomes several."""
+    return [part for word in words for part in (these if word == many else [word.format_map(values)])]
 
 
 def load(name: str) -> System:
@@ -44,20 +104,36 @@ def load(name: str) -> System:
     path = Path(name) if "/" in name or name.endswith(".toml") else HERE / f"{name}.toml"
     try:
         found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), type=System)
-        for command in (found.hosts, found.launch):
-            if not command:
-                raise ValueError("a command has no words")
-        found.launcher(["host"])
+        _check(found)
     except FileNotFoundError:
         raise UsageError(f"--on {name}: no such system; there are local, {', '.join(SHIPPED)}, or the path of a file") from None
     except OSError as error:
         raise UsageError(f"--on {name}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError, ValueError, KeyError, IndexError) as error:
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError, ValueError, LookupError, re.error) as error:
         raise UsageError(f"--on {path}: not the description of a batch system: {error}") from None
     return msgspec.structs.replace(found, name=path.stem)
+
+
+def _check(system: System) -> None:
+    """Raises ValueError, LookupError or re.error if a command could not be made of it."""
+    if not system.submit and not (system.hosts and system.launch):
+        raise ValueError("it needs 'submit', or 'hosts' and 'launch'; a command has no words")
+    if bool(system.hosts) != bool(system.launch) or (system.launch and not system.inside):
+        raise ValueError("'inside', 'hosts' and 'launch' go together")
+    system.launcher(["host"])
+    if not system.submit:
+        return
+    if "{script}" not in " ".join(system.submission("s", 1, "{script}", "log", 60, ())):
+        raise ValueError("'submit' does not name {script}")
+    if bool(system.state) != bool(system.row) or not system.cancel:
+        raise ValueError("'submit' needs 'cancel'; 'state' and 'row' go together")
+    if re.compile(system.job_id).groups != 1 or (system.row and not {"job", "state"} <= re.compile(system.row).groupindex.keys()):
+        raise ValueError("'job_id' needs one group, and 'row' the groups 'job' and 'state'")
+    system.cancelling("s", ["1"])
+    system.asking("s")
 
 
 def around(environ: Mapping[str, str] | None = None) -> System | None:
     """The system in one of whose jobs this process is, if any."""
     environ = os.environ if environ is None else environ
-    return next((system for system in map(load, SHIPPED) if system.is_inside(environ)), None)
+    return next((system for system in map(load, SHIPPED) if system.launch and system.is_inside(environ)), None)

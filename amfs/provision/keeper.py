@@ -1,0 +1,152 @@
+"""The process that watches the jobs of a session, from the first until the session is over: asks who is a member, asks the queue why others
+are not, carries out what ``engine.jobs`` decides, and writes it down. Must not know: how a session is founded; any batch system.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from amfs.client import discovery
+from amfs.client.control import Client
+from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, QueueSays, QueueSilent, Say
+from amfs.errors import SessionError
+from amfs.host import processes
+from amfs.net import records
+from amfs.net.records import NodeEntry, SessionRecord
+from amfs.provision import daemon, ledger
+from amfs.provision.ledger import Ledger
+from amfs.provision.local import START_S
+from amfs.vocabulary.job_states import JobState
+from amfs.vocabulary.messages import View
+
+_TURN_S = 0.5
+_ASK_S = (1.0, 15.0)  # between two questions to the queue, at first and at last
+_REASON_S = 10.0  # after the end of a node the queue may say why
+_OVER_S = 60.0  # without an answer of any node, and the founder gone
+
+
+class Keeper:
+    """``tell`` gets each line for people."""
+
+    def __init__(self, session: SessionRecord, book: Ledger, tell: Callable[[str], None] = lambda text: None) -> None:
+        self.session, self.book, self.tell = session, book, tell
+        self.jobs = Jobs(2 * START_S, book.jobs)
+        self.book.jobs = self.jobs.jobs
+        self._asked, self._pause = 0.0, _ASK_S[0]
+        self._answered = time.monotonic()
+
+    def turn(self) -> None:
+        """Look once at the members and, when it is time, at the queue."""
+        before = msgspec.json.encode(self.book)
+        if (view := self._view()) is not None:
+            self._answered = time.monotonic()
+            self._publish(view)
+            self._act(self.jobs.handle(Members(frozenset(member.node for member in view.members), self._joining()), time.time()))
+        if self.book.system.state and time.monotonic() >= self._asked + self._pause and self._asks():
+            try:
+                self._act(self.jobs.handle(QueueSays(self.book.ask()), time.time()))
+            except SessionError as error:
+                self._act(self.jobs.handle(QueueSilent(str(error)), time.time()))
+            self._asked, self._pause = time.monotonic(), min(self._pause * 1.2, _ASK_S[1])
+        if msgspec.json.encode(self.book) != before:
+            self.book.save()
+
+    def is_over(self) -> bool:
+        """No node has answered for long, and the one here that founded the session has ended."""
+        here = discovery.held(self.session)
+        return not here and time.monotonic() - self._answered > (_OVER_S if self.jobs.in_state(*OPEN, JobState.JOINED) else _TURN_S)
+
+    def _asks(self) -> bool:
+        recent = time.time() - _REASON_S
+        return bool(self.jobs.in_state(*OPEN) or [job for job in self.jobs.in_state(JobState.ENDED) if not job.why and job.since > recent])
+
+    def _view(self) -> View | None:
+        try:
+            with Client(self.session) as client:
+                return client.view(2.0)
+        except SessionError:
+            return None
+
+    def _joining(self) -> dict[int, int]:
+        """Which node each job has said that it would be."""
+        found = {}
+        for job in self.jobs.in_state(*OPEN):
+            with contextlib.suppress(OSError, ValueError):
+                found[job.number] = int(self.book.file(job.number, "node").read_text())
+        return found
+
+    def _publish(self, view: View) -> None:
+        """The session file for other hosts names all members: any of them answers when the founder is gone."""
+        known = {entry.node: entry for entry in self.session.nodes}
+        entries = []
+        for member in view.members:
+            there = tuple(endpoint for endpoint in member.endpoints if not endpoint.startswith("ipc://"))
+            mine = known.get(member.node)
+            entries.append(mine if mine is not None and mine.pid else NodeEntry(member.node, there, member.host, 0, 0))
+        if {entry.node for entry in entries} != known.keys():
+            self.session = msgspec.structs.replace(self.session, nodes=tuple(entries))
+            with contextlib.suppress(FileNotFoundError):  # the session was taken down
+                records.rewrite(self.session, self.book.place)
+
+    def _act(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            text = effect.text if isinstance(effect, Say) else self._give_up(effect)
+            self.book.say(text.split("\n")[0])
+            self.tell(text)
+
+    def _give_up(self, effect: GiveUp) -> str:
+        wrong = self.book.cancel([effect.job])
+        end = daemon.tail(str(self.book.file(effect.number, "log")))
+        return f"job {effect.job} is given up: {effect.why}" + (f"; {wrong}" if wrong else "") + end
+
+
+def start(session: SessionRecord, book: Ledger) -> None:
+    """Let a process of its own go on with what this one has begun."""
+    with open(book.place / "keeper.log", "ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "amfs.provision.keeper", session.name], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True, cwd="/", env=daemon.node_environment(),
+        )  # fmt: skip
+    book.keeper = (processes.host_id(), process.pid, processes.start_time(process.pid))
+    book.save()
+
+
+def main(name: str) -> int:
+    """Watch until the session is over, or is taken down."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    place = records.shared_dir(name)
+    session = records.load(place / "session.json")
+    book = ledger.load(session)
+    if book is None:
+        return 1
+    while book.keeper is None or book.keeper[1] != os.getpid():  # the process that started this one writes it down
+        time.sleep(0.05)
+        book = ledger.load(session) or book
+        if not place.exists():
+            return 0
+    keeper = Keeper(session, book)
+    while place.exists() and not keeper.is_over():
+        keeper.turn()
+        time.sleep(_TURN_S)
+    if place.exists():
+        for remark in book.end_jobs():
+            print(remark, file=sys.stderr)
+    end = time.monotonic() + START_S
+    while discovery.held(session) and time.monotonic() < end:
+        time.sleep(0.05)
+    with contextlib.suppress(SessionError):
+        if session.path.exists() and discovery.state_of(records.load(session.path), probe_s=0) is discovery.State.DEAD:
+            records.remove_directory(session.directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

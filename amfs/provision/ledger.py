@@ -1,0 +1,160 @@
+"""The jobs of a session as they are written down, in the session's directory that all hosts share: for ``amfs status`` and ``amfs down`` on
+any of them. Owns that directory and the calls of the batch system. Must not know: what is decided about a job (``engine.jobs``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from amfs.engine.jobs import OPEN, Job, Row
+from amfs.errors import SessionError
+from amfs.host import processes
+from amfs.net import records
+from amfs.net.records import SessionRecord
+from amfs.provision import daemon
+from amfs.provision.systems import System
+from amfs.vocabulary.job_states import JobEvent, JobState
+
+_CALL_S = 60.0  # for a command of the batch system
+_END_S = 5.0  # for jobs whose nodes were told to end, before they are cancelled
+_CANCEL_S = 60.0  # for the queue to be empty of jobs that were cancelled
+_SAID = 20  # lines that are kept
+
+
+class Ledger(msgspec.Struct):
+    """``jobs.json``. ``keeper``: host, process and start time of the process that watches the jobs; () before and after it."""
+
+    session: str
+    created: float  # of the session, so that another one of this name is told from it
+    system: System
+    jobs: dict[int, Job] = {}
+    said: list[str] = []
+    keeper: tuple[str, int, int] | None = None
+
+    @property
+    def place(self) -> Path:
+        return records.shared_dir(self.session)
+
+    def say(self, text: str) -> None:
+        self.said = [*self.said, f"{time.strftime('%H:%M:%S')} {text}"][-_SAID:]
+
+    def save(self) -> None:
+        path = self.place / "jobs.json"
+        temporary = self.place / f".jobs-{os.getpid()}"
+        with contextlib.suppress(FileNotFoundError):  # the session was taken down
+            temporary.write_bytes(msgspec.json.encode(self))
+            os.replace(temporary, path)
+
+    def file(self, number: int, kind: str) -> Path:
+        """Of one job: its script (sh), its log, or the number of its node."""
+        return self.place / f"node-{number}.{kind}"
+
+    # ── the batch system ──
+
+    def script(self, number: int, words: Sequence[str]) -> str:
+        """What a job runs. It has no keys in it; those are in the session file, which only its owner can read."""
+        path = daemon.node_environment().get("PYTHONPATH", "")
+        node = [sys.executable, "-P", "-m", "amfs", "node", "--join", str(self.place / "session.json")]
+        node += ["--tell", str(self.file(number, "node")), *words]
+        first = f"export PYTHONPATH={shlex.quote(path)}\n" if path else ""
+        return f"#!/bin/sh\n# Node {number} of session {self.session} of amfs.\n{first}exec {shlex.join(node)}\n"
+
+    def command(self, number: int, time_s: int | None, more: Sequence[str]) -> list[str]:
+        return self.system.submission(
+            self.session, number, str(self.file(number, "sh")), str(self.file(number, "log")), time_s, more
+        )  # fmt: skip
+
+    def submit(self, number: int, words: Sequence[str], time_s: int | None, more: Sequence[str]) -> str:
+        """The batch system's name of the new job. Raises SessionError with its words and the command."""
+        script = self.file(number, "sh")
+        script.write_text(self.script(number, words))
+        script.chmod(0o700)
+        command = self.command(number, time_s, more)
+        said = _call(command)
+        found = re.search(self.system.job_id, said)
+        if found is None:
+            raise SessionError(f"'{shlex.join(command)}' does not say which job it has submitted, but: {said.strip()}")
+        return found.group(1)
+
+    def ask(self) -> Mapping[str, Row]:
+        """What the queue says of the jobs. Raises SessionError."""
+        return self.system.rows(_call(self.system.asking(self.session))) if self.system.state else {}
+
+    def cancel(self, jobs: Iterable[str]) -> str:
+        """End jobs; what went wrong, if anything."""
+        if not (chosen := list(jobs)):
+            return ""
+        try:
+            _call(self.system.cancelling(self.session, chosen))
+        except SessionError as error:
+            return str(error)
+        return ""
+
+    def end_jobs(self) -> list[str]:
+        """End all jobs and wait until the queue has none; what could not be had, as lines for the person. Removes the directory then."""
+        wrong = self.cancel(job.job for job in self.jobs.values() if job.state in OPEN)
+        start, cancelled = time.monotonic(), False
+        left = [job.job for job in self.jobs.values() if job.state is JobState.JOINED]
+        while self.system.state:
+            try:
+                left = [job for job, row in self.ask().items() if row.event is not JobEvent.OVER and self._is_ours(job)]
+                wrong = ""
+            except SessionError as error:
+                wrong, left = str(error), [job.job for job in self.jobs.values() if job.state in (*OPEN, JobState.JOINED)]
+            waited = time.monotonic() - start
+            if not (left or wrong) or waited > _CANCEL_S:
+                break
+            if left and not cancelled and waited > _END_S:
+                cancelled, _ = True, self.cancel(left)
+            time.sleep(0.2)
+        if not self.system.state:
+            wrong, left = self.cancel(left) or wrong, []
+        if wrong or left:
+            jobs = ", ".join(left) or "all"
+            return [f"jobs that may still be in the queue of {self.system.name}: {jobs}" + (f"; {wrong}" if wrong else "")]
+        shutil.rmtree(self.place, ignore_errors=True)
+        return []
+
+    def _is_ours(self, job: str) -> bool:
+        """A question that does not name the session is answered with jobs of others, too."""
+        return any("{session}" in word for word in self.system.state) or any(one.job == job for one in self.jobs.values())
+
+    def stop_keeper(self) -> None:
+        """If it is on this host; on another it sees that the directory is gone."""
+        if self.keeper is not None and self.keeper[0] == processes.host_id():
+            daemon.stop([self.keeper[1:]])
+
+
+def load(session: SessionRecord) -> Ledger | None:
+    """The jobs of this session; None: its nodes are no jobs that amfs has submitted."""
+    try:
+        found = msgspec.json.decode((records.shared_dir(session.name) / "jobs.json").read_bytes(), type=Ledger)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return found if found.created == session.created else None
+
+
+def _call(command: Sequence[str]) -> str:
+    """What a command of the batch system prints. Raises SessionError with its words."""
+    shown = shlex.join(command)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_CALL_S, check=False)
+    except OSError as error:
+        raise SessionError(f"cannot run {command[0]}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise SessionError(f"'{shown}' does not answer within {_CALL_S:.0f} s") from None
+    if done.returncode:
+        words = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+        raise SessionError(f"'{shown}' failed: {words}")
+    return done.stdout

@@ -1,0 +1,144 @@
+"""A session whose nodes are jobs of a batch system: a node without slots here founds it, and each job joins it.
+
+Owns the order of the steps, and the cleaning up when one of them fails. Must not know: the commands of any batch system (``systems``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+
+import msgspec
+
+from amfs.engine.jobs import OPEN, Submitted
+from amfs.errors import SessionError, UsageError
+from amfs.net import records
+from amfs.net.records import NO_SLOTS, Ready, SessionRecord
+from amfs.provision import keeper, ledger
+from amfs.provision.allocation import as_words
+from amfs.provision.keeper import Keeper
+from amfs.provision.ledger import Ledger
+from amfs.provision.local import LocalProcesses
+from amfs.provision.provisioner import NodeOptions
+from amfs.provision.systems import System
+from amfs.vocabulary.job_states import JobState
+
+_TURN_S = 0.3
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs to be asked for."""
+
+    least: int = 1  # nodes that are waited for
+    most: int = 1  # jobs
+    time_s: int | None = None  # of each
+    more: tuple[str, ...] = ()  # for the command that submits
+    wait_s: float | None = None  # for ``least`` nodes; None: as long as it takes
+
+
+def parse_nodes(text: str) -> tuple[int, int]:
+    """"4", or "1..16". Raises UsageError."""
+    found = re.fullmatch(r"([1-9]\d{0,4})(?:\.\.([1-9]\d{0,4}))?", text)
+    if found is None or int(found[1]) > int(found[2] or found[1]):
+        raise UsageError(f"--nodes {text}: write a number, or from a number to a greater one, such as 1..16")
+    return int(found[1]), int(found[2] or found[1])
+
+
+class Submission:
+    """``tell`` gets each line for people."""
+
+    def __init__(self, system: System, wanted: Wanted, tell: Callable[[str], None] = lambda text: None) -> None:
+        self.system, self.wanted, self.tell, self.speaks = system, wanted, tell, True
+
+    def dry_run(self, name: str | None, options: NodeOptions) -> str:
+        """The script and the command; nothing is done."""
+        book = Ledger(records.check_name(name or "NAME"), 0.0, self.system)
+        command = shlex.join(book.command(1, self.wanted.time_s, self.wanted.more))
+        return f"# {book.file(1, 'sh')}\n{book.script(1, self._words(options))}\n# {self.wanted.most} times, numbered\n{command}"
+
+    def start(self, name: str | None, options: NodeOptions) -> SessionRecord:
+        """Raises SessionError when the system refuses a job, or fewer than ``least`` of them can become nodes; then nothing is left."""
+        if name is not None and (records.shared_dir(name) / "jobs.json").exists():
+            raise SessionError(f"a session named {name} has jobs; end it with 'amfs down {name}' or choose another --name")
+        tcp = options.tcp or "0.0.0.0"
+        founder = msgspec.structs.replace(options, slots=NO_SLOTS, tcp=tcp, expected=max(options.expected, self.wanted.most + 1))
+        with _signals_as_exits():
+            return self._start(LocalProcesses(1).start(name, founder), options)
+
+    def _start(self, session: SessionRecord, options: NodeOptions) -> SessionRecord:
+        place = records.shared_dir(session.name)
+        book = Ledger(session.name, session.created, self.system)
+        try:
+            shutil.rmtree(place, ignore_errors=True)  # of an older session of this name, which had no jobs any more
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            records.private_directory(place)
+            records.save(session, place)
+            watch = Keeper(session, book, self.tell)
+            for number in range(1, self.wanted.most + 1):
+                job = book.submit(number, self._words(options), self.wanted.time_s, self.wanted.more)
+                watch.jobs.handle(Submitted(number, job), time.time())
+                book.save()
+            self.tell(f"{self.wanted.most} job{'s' if self.wanted.most > 1 else ''} submitted to {self.system.name}")
+            self._await_nodes(watch)
+            keeper.start(watch.session, book)
+        except BaseException:
+            for remark in end(session, book):
+                self.tell(remark)
+            raise
+        return watch.session
+
+    def add(self, session: SessionRecord, options: NodeOptions) -> Ready:
+        raise UsageError("'amfs node --join' in a job adds a node")
+
+    def end(self, session: SessionRecord, timeout_s: float) -> list[str]:
+        return end(session, ledger.load(session), timeout_s)
+
+    def _words(self, options: NodeOptions) -> Sequence[str]:
+        return as_words(msgspec.structs.replace(options, tcp=options.tcp or "0.0.0.0"))
+
+    def _await_nodes(self, watch: Keeper) -> None:
+        end = None if self.wanted.wait_s is None else time.monotonic() + self.wanted.wait_s
+        while (there := len(watch.jobs.in_state(JobState.JOINED))) < self.wanted.least:
+            if self.wanted.wait_s == 0:
+                return
+            if end is not None and time.monotonic() > end:
+                so_far = f"{there} of {self.wanted.least} nodes have joined after {self.wanted.wait_s:.0f} s"
+                raise SessionError(f"{so_far}; the jobs are cancelled")
+            if there + len(watch.jobs.in_state(*OPEN)) < self.wanted.least:
+                why = "; ".join(dict.fromkeys(job.why for job in watch.jobs.in_state(JobState.GIVEN_UP, JobState.ENDED) if job.why))
+                raise SessionError(f"{self.system.name} gives no {self.wanted.least} node{'s' if self.wanted.least > 1 else ''}: {why}")
+            watch.turn()
+            time.sleep(_TURN_S)
+
+
+@contextlib.contextmanager
+def _signals_as_exits() -> Iterator[None]:
+    """Whoever is told to end cancels its jobs first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end(session: SessionRecord, book: Ledger | None, timeout_s: float = 10.0) -> list[str]:
+    """End a session, and its jobs if ``book`` has any; what could not be had, as lines for the person. On any host."""
+    if book is not None:
+        book.stop_keeper()
+    remarks = LocalProcesses().end(session, timeout_s)
+    return remarks + (book.end_jobs() if book is not None else [])
