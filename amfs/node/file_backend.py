@@ -594,9 +594,7 @@ class FileBackend:
 
     def stop(self) -> None:
         """End the threads; handles are closed."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._evicting.shutdown(wait=False, cancel_futures=True)
-        self._bulk.shutdown(wait=False, cancel_futures=True)
-        self._caches.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._evicting, self._bulk, self._caches):
+            threads.shutdown(wait=False, cancel_futures=True)
         self.io.stop()
         os.close(self._wake)
