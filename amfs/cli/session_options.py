@@ -135,7 +135,7 @@ def session_for_run(given: dict[str, Any]) -> Iterator[None]:
     if given["session"] is not None or given["local"]:
         raise UsageError("--on and --session or --local exclude each other")
     provisioner = chosen_provisioner(given, shlex.split(given["on_options"]))
-    session = provisioner.start(None, chosen_options({**given, "slots": given["slots"] or 0, "tcp": ""}))
+    session = provisioner.start(None, chosen_options({**given, "slots": given["slots"] or 0, "tcp": "", "drain_time": 30.0}))
     given.update(session=session.name, slots=None, store_limit="", spill="", spill_limit="", high_water=None)
     try:
         yield

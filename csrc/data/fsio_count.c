@@ -170,7 +170,8 @@ void fsio_rescan(struct fsio *io) {
     if (!atomic_load(&io->stopping)) {
         atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
         bool exact = quiet && atomic_load(&io->changing) == 0 && accounts == atomic_load(&io->accounts);
-        if (exact) atomic_store(&io->exact_ms, began);
+        bool first = began - atomic_load(&io->scanned_ms) > DRIFT_MS; /* nobody has counted lately: a better count may come soon */
+        if (exact || first) atomic_store(&io->exact_ms, began);
         if (!io->own_mount && (exact || io->limit == 0 || began - atomic_load(&io->exact_ms) > DRIFT_MS)) take_count(&count, used);
     }
     free(count.open);

@@ -201,7 +201,7 @@ def test_messages_go_round(tmp_path_factory: pytest.TempPathFactory, kind: str) 
 
 def test_every_machine_is_clocked() -> None:
     seconds = machine_seconds(100)
-    assert set(seconds) == {"submitter", "dispatcher", "worker", "fls"}
+    assert set(seconds) == {"submitter", "dispatcher", "worker", "fls", "drain"}
     assert all(each > 0 for each in seconds.values())
 
 
