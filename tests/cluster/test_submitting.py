@@ -132,7 +132,11 @@ def test_jobs_that_wait_are_named_and_the_absent_controller_is_survived(slurm: S
 def test_an_end_while_jobs_wait_cancels_them(slurm: Slurm, tmp_path: Path, number: signal.Signals) -> None:
     words = ("amfs", "up", "--on", "slurm", "--name", "lab", "--nodes", "2", "--", "--exclusive", f"--nodelist={slurm.hosts.nodes[0].name}")
     log = tmp_path / "up.log"
-    process = slurm.hosts.login.start(*words, log=log, env=slurm.env)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it, and so would its programs
+    try:
+        process = slurm.hosts.login.start(*words, log=log, env=slurm.env)
+    finally:
+        signal.signal(signal.SIGINT, before)
     until(lambda: "waits for Resources" in log.read_text(), "no job waits")
     for pid in slurm.hosts.login.processes("up\x00--on"):
         os.kill(pid, number)
