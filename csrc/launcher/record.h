@@ -48,7 +48,7 @@ typedef struct amfs_completion {
     int64_t maxrss_kib; /* 0: below what the launcher's own process had, which the kernel counts in; so not known */
     uint32_t output_count;
     amfs_stamp *outputs; /* zero unless the outcome is OK */
-    char *out, *err;     /* may be NULL when the length is 0 */
+    char *out, *err; /* may be NULL when the length is 0 */
     size_t out_length, err_length;
     char *detail; /* for people only; NULL: nothing to say */
     uint32_t changed_count, *changed; /* which inputs were changed (AMFS_INPUT_CHANGED), by their places in the record */
@@ -89,7 +89,7 @@ typedef struct amfs_task {
     amfs_input *inputs;
     amfs_output *outputs;
     struct amfs_context *context; /* a reference, set when queued */
-    char *prefix;                 /* staged: "<serial hex>/d0/d1/", relative to the sandbox directory */
+    char *prefix; /* staged: "<serial hex>/d0/d1/", relative to the sandbox directory */
     size_t prefix_length, top_length;
     int64_t wants_since_us; /* it could not be started since then, for want of something of ours; 0: no such thing */
     bool nested; /* the sandbox has directories below the working directory */
