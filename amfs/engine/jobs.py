@@ -1,7 +1,7 @@
 """The jobs that a session has asked a batch system for: which wait and why, which have become nodes, which are given up.
 
 The truth about a node is that it is a member. The queue is asked for the reasons. A job that the queue does not name, or a queue that does
-not answer, concludes nothing. Pure. Must not know: any batch system; who submits and cancels.
+not answer, concludes nothing. Pure. Must not know: any batch system; the process that submits and cancels.
 """
 
 from __future__ import annotations

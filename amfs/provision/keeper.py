@@ -127,8 +127,9 @@ def main(name: str) -> int:
     book = ledger.load(session)
     if book is None:
         return 1
-    while book.keeper is None or book.keeper[1] != os.getpid():  # the process that started this one writes it down
-        time.sleep(0.05)
+    written = time.monotonic() + START_S
+    while (book.keeper is None or book.keeper[1] != os.getpid()) and time.monotonic() < written:
+        time.sleep(0.05)  # the process that started this one writes it down, unless it was killed
         book = ledger.load(session) or book
         if not place.exists():
             return 0

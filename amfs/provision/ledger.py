@@ -1,5 +1,5 @@
 """The jobs of a session as they are written down, in the session's directory that all hosts share: for ``amfs status`` and ``amfs down`` on
-any of them. Owns that directory and the calls of the batch system. Must not know: what is decided about a job (``engine.jobs``).
+any of them. Owns that directory and the calls of the batch system. Must not know: the decisions about a job (``engine.jobs``).
 """
 
 from __future__ import annotations

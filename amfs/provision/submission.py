@@ -120,7 +120,7 @@ class Submission:
 
 @contextlib.contextmanager
 def _signals_as_exits() -> Iterator[None]:
-    """Whoever is told to end cancels its jobs first."""
+    """A process that is told to end cancels its jobs first."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -275,7 +275,7 @@ class MoveAway(Struct, frozen=True):
 
 
 class MovedAway(Struct, frozen=True):
-    """The answer to a ``MoveAway``; ``kept``: what is still only here. ``takers``: nodes that could take it."""
+    """The answer to a ``MoveAway``; ``kept``: content that no other node has yet. ``takers``: nodes that could take it."""
 
     kept: tuple[Kept, ...]
     takers: int

@@ -84,14 +84,13 @@ bool fsio_reserve(struct fsio *io, uint64_t more) {
         return room;
     }
     atomic_fetch_add(&io->accounts, 1);
-    int64_t used = atomic_fetch_add(&io->used, (int64_t)more) + (int64_t)more; /* first take, then look: many do at once */
-    used += atomic_load(&io->held);
-    if (used <= (int64_t)io->limit) {
-        fsio_pressed(io, (uint64_t)(used < 0 ? 0 : used));
-        return true;
-    }
-    atomic_fetch_sub(&io->used, (int64_t)more);
-    return false;
+    int64_t used = atomic_load(&io->used), all;
+    do { /* nothing is taken in vain: a count of the parts would subtract it */
+        all = used + (int64_t)more + atomic_load(&io->held);
+        if (all > (int64_t)io->limit) return false;
+    } while (!atomic_compare_exchange_weak(&io->used, &used, used + (int64_t)more));
+    fsio_pressed(io, (uint64_t)(all < 0 ? 0 : all));
+    return true;
 }
 
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts) {

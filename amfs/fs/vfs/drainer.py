@@ -36,7 +36,7 @@ class Drainer:
         return set(self._members.live.intersection(self._members.owners)) - {self._members.node}
 
     def move_away(self) -> Operation[MovedAway]:
-        """Once all of it; what is still only here. Files that have no other copy go first."""
+        """Try once to move everything. Returns the content that no other node has yet. Files without another copy go first."""
         kept: list[Kept] = []
         here = yield from work(w.ListWhole())
         for one in (True, False):
