@@ -79,7 +79,7 @@ struct fsio_file {
     _Atomic uint32_t stripe;
     atomic_bool copied; /* its stripes have copies, or would have */
     atomic_bool torn; /* STRIPED: some of it was lost with a node, and cannot be told from a hole any more */
-    _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this version of the table */
+    _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this number of losses */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -195,7 +195,7 @@ struct fsio {
     bool *moving;
     size_t partitions;
     bool others; /* a partition belongs to another node */
-    uint64_t *lost; /* of each partition: the version of the table with which its stripes were lost; 0: never */
+    uint64_t *lost; /* of each partition: the number with which its stripes were lost last; 0: never */
     uint64_t *lost_copies; /* likewise: those that have copies, too */
     struct fsio_copies *copies; /* of each partition; NULL: nothing has been said of them */
     _Atomic uint64_t lost_version; /* the last of them */
