@@ -164,6 +164,19 @@ def _signal(pid: int, started: int, number: signal.Signals) -> None:
 # ── the node's side ────────────────────────────────────────────────────────────────────────────────
 
 
+def log_to(log_file: str) -> int:
+    """From now on what this process says goes to ``log_file``. Returns a descriptor of what was its standard output.
+
+    So the node needs nobody to read what it says, as when a connection breaks.
+    """
+    ready = os.dup(1)
+    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    return ready
+
+
 def report_ready(ready_fd: int | None, node: int, endpoints: tuple[str, ...]) -> None:
     """Called by the node once it listens: tells whoever started it, and closes the pipe.
 

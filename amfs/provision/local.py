@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
@@ -88,12 +89,24 @@ def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
     return msgspec.structs.replace(config, manager=view.manager, managers=managers, unit_size=view.unit_size)
 
 
-def join_here(session: SessionRecord, config: NodeConfig) -> int:
-    """Be the node of ``prepare_join`` in this process until the session ends, or a signal; returns the exit status."""
+def from_stdin() -> SessionRecord:
+    """The session file that comes on standard input, which is empty afterwards. Raises SessionError."""
+    session = records.parse(sys.stdin.buffer.read(), "standard input")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return session
+
+
+def join_here(session: SessionRecord, config: NodeConfig, ready_fd: int | None = None) -> int:
+    """Be the node of ``prepare_join`` in this process until the session ends, or a signal; returns the exit status.
+
+    ``ready_fd``: where to say, in one line, that the node listens, or why it cannot.
+    """
     pid = os.getpid()
     records.add_node(session, NodeEntry(config.node, config.listen[:1], processes.host_id(), pid, processes.start_time(pid)))
     try:
-        return daemon.run(import_module(daemon.NODE_MODULE).serve, config, None)
+        return daemon.run(import_module(daemon.NODE_MODULE).serve, config, ready_fd)
     finally:
         with contextlib.suppress(SessionError):
             if session.path.exists():
