@@ -55,9 +55,11 @@ def node(
         ready = local.LocalProcesses().add(session, options)
         click.echo(f"node {ready.node} joined {session.name}; log in {session.directory}/node-{ready.node}.log", err=True)
         return 0
-    config = local.prepare_join(session, options)
     if log_here:
+        with daemon.while_awaited():
+            config = local.prepare_join(session, options)
         return local.join_here(session, config, daemon.log_to(config.log_file))
+    config = local.prepare_join(session, options)
     click.echo(f"node {config.node} joins {session.name}", err=True)
     if tell:
         with open(f"{tell}.new", "w") as out:

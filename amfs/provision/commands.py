@@ -63,8 +63,12 @@ class Commands:
             raise UsageError(f"--hosts is not for {system.name}, which chooses the hosts itself")
         self.system, self.name, self._hosts, self._more = system, system.name, hosts, tuple(more)
         self.patience_s = START_S if system.needs_hosts else _CHOSEN_S
-        self._begun: dict[int, tuple[subprocess.Popen[bytes], Path]] = {}
+        self._commands: dict[int, tuple[subprocess.Popen[bytes], Path]] = {}
         self._session = ""
+
+    @property
+    def begun(self) -> int:
+        return len(self._commands)
 
     def places(self, most: int | None) -> Sequence[Place]:
         if self._hosts:
@@ -89,21 +93,28 @@ class Commands:
         finally:
             os.close(out)
         self._session = session.name
-        self._begun[number] = process, log
+        self._commands[number] = process, log
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it ended at once; ``ended`` tells why
             process.stdin.write(msgspec.json.encode(session))
             process.stdin.close()
 
     def ended(self) -> Mapping[int, str]:
-        return {number: _last_words(log, process) for number, (process, log) in self._begun.items() if process.poll() is not None}
+        return {number: _last_words(log, process) for number, (process, log) in self._commands.items() if process.poll() is not None}
 
     def leave(self) -> None:
         """The commands go on as long as their nodes do."""
 
+    def stop(self) -> None:
+        for process, log in self._commands.values():
+            if process.poll() is None and _ready(log) is None:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_END_S)
+
     def cancel(self) -> None:
         end = time.monotonic() + _END_S
-        left = [process for process, _ in self._begun.values()]
+        left = [process for process, _ in self._commands.values()]
         while (left := [process for process in left if process.poll() is None]) and time.monotonic() < end:
             time.sleep(0.02)
         for process in left:
@@ -111,18 +122,28 @@ class Commands:
         for process in left:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_END_S)
-        if self.system.cancel and self._begun:
+        if self.system.cancel and self._commands:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # what it cannot end it would not have ended before, either
                 subprocess.run(self.system.cancelling(self._session, ()), capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
 
 
+def _ready(log: Path) -> Ready | None:
+    """What the node has said of its start, if it has."""
+    for line in reversed(_lines(log)):
+        with contextlib.suppress(msgspec.MsgspecError):
+            return msgspec.json.decode(line, type=Ready)
+    return None
+
+
+def _lines(log: Path) -> list[str]:
+    try:
+        return [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return []
+
+
 def _last_words(log: Path, process: subprocess.Popen[bytes]) -> str:
     """Why a command has ended: the node's own words, or the command's last line."""
-    with contextlib.suppress(OSError):
-        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-        if lines:
-            with contextlib.suppress(msgspec.MsgspecError):
-                ready = msgspec.json.decode(lines[-1], type=Ready)
-                return ready.error or f"node {ready.node} has ended"
-            return lines[-1].removeprefix("amfs: ")
-    return f"exit status {process.returncode}"
+    if (ready := _ready(log)) is not None:
+        return ready.error or f"node {ready.node} has ended"
+    return (_lines(log) or [f"exit status {process.returncode}"])[-1].removeprefix("amfs: ")

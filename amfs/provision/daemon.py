@@ -12,8 +12,9 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -175,6 +176,27 @@ def log_to(log_file: str) -> int:
     os.dup2(log, 2)
     os.close(log)
     return ready
+
+
+@contextlib.contextmanager
+def while_awaited(descriptor: int = 1) -> Iterator[None]:
+    """Within this, the process ends when nobody reads from ``descriptor``, a pipe, any more: whoever started it has given up waiting."""
+    done = threading.Event()
+    poll = select.poll()
+    poll.register(descriptor, 0)  # that the other end is closed is always told
+
+    def watch() -> None:
+        while not done.is_set():
+            if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(100)):
+                os._exit(70)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def report_ready(ready_fd: int | None, node: int, endpoints: tuple[str, ...]) -> None:

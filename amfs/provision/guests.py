@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -22,7 +23,7 @@ from amfs.provision.joining import Place, Way
 from amfs.provision.local import START_S
 
 NAMES = ("dask", "ray")
-_CONNECT_S = 10.0
+_CONNECT_S = 5.0
 _END_S = 5.0  # for tasks whose nodes were told to end
 
 
@@ -65,6 +66,10 @@ class DaskTasks:
         except (OSError, ValueError) as error:
             raise SessionError(f"no Dask scheduler answers at {address}: {_in_a_line(error)}") from None
 
+    @property
+    def begun(self) -> int:
+        return len(self._futures)
+
     def places(self, most: int | None) -> Sequence[Place]:
         threads: dict[str, int] = {}
         for worker, count in sorted(self._client.nthreads().items()):
@@ -85,14 +90,20 @@ class DaskTasks:
 
     def leave(self) -> None:
         self._dask.fire_and_forget(list(self._futures.values()))
+        self._client.close()  # which sends that before it returns
+        self._futures.clear()
+
+    def stop(self) -> None:
+        """What has begun cannot be stopped from here; it ends with the session."""
 
     def cancel(self) -> None:
-        if self._futures:
-            try:
-                self._dask.wait(list(self._futures.values()), timeout=_END_S)
-            except (TimeoutError, OSError):
-                self._client.cancel(list(self._futures.values()), force=True)
-        self._client.close()
+        end = time.monotonic() + _END_S
+        while (left := [future for future in self._futures.values() if not future.done()]) and time.monotonic() < end:
+            time.sleep(0.02)
+        if left:
+            self._client.cancel(left, force=True)
+        if self._client.status != "closed":
+            self._client.close()
 
 
 def _why_done(future: Any) -> str:
@@ -119,12 +130,16 @@ class RayActors:
 
     def __init__(self, address: str) -> None:
         self._ray, self.name, self.patience_s = _library("ray", "ray"), "ray", START_S
-        self._begun: dict[int, tuple[Any, Any]] = {}
+        self._actors: dict[int, tuple[Any, Any]] = {}
         self._ids: dict[str, str] = {}
         try:
             self._ray.init(address=address or "auto", namespace="amfs", log_to_driver=False, logging_level=logging.CRITICAL)
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             raise SessionError(f"no Ray cluster answers{f' at {address}' if address else ''}: {_in_a_line(error)}") from None
+
+    @property
+    def begun(self) -> int:
+        return len(self._actors)
 
     def places(self, most: int | None) -> Sequence[Place]:
         found = []
@@ -144,11 +159,11 @@ class RayActors:
             name=f"{session.name}-{number}-{session.created}", lifetime="detached", num_cpus=1, max_restarts=0, scheduling_strategy=there
         )
         actor = kind.remote()
-        self._begun[number] = actor, actor.run.remote(msgspec.json.encode(session), tuple(words))
+        self._actors[number] = actor, actor.run.remote(msgspec.json.encode(session), tuple(words))
 
     def ended(self) -> Mapping[int, str]:
         found = {}
-        for number, (_, result) in self._begun.items():
+        for number, (_, result) in self._actors.items():
             if self._ray.wait([result], timeout=0)[0]:
                 try:
                     self._ray.get(result)
@@ -160,10 +175,13 @@ class RayActors:
     def leave(self) -> None:
         """Detached actors go on."""
 
+    def stop(self) -> None:
+        """What has begun cannot be stopped from here; it ends with the session."""
+
     def cancel(self) -> None:
-        if self._begun:
-            self._ray.wait([result for _, result in self._begun.values()], num_returns=len(self._begun), timeout=_END_S)
-        for actor, _ in self._begun.values():
+        if self._actors:
+            self._ray.wait([result for _, result in self._actors.values()], num_returns=len(self._actors), timeout=_END_S)
+        for actor, _ in self._actors.values():
             self._ray.kill(actor)
         self._ray.shutdown()
 

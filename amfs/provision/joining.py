@@ -24,6 +24,7 @@ from amfs.provision.provisioner import NodeOptions
 from amfs.provision.submission import signals_as_exits
 from amfs.vocabulary.messages import View
 
+_GATHER_S = 3.0  # for nodes to become members, when the session is to end
 _NAMED = 3  # places of which it is said why they have no node
 
 
@@ -40,6 +41,10 @@ class Way(Protocol):
     name: str
     patience_s: float
 
+    @property
+    def begun(self) -> int:
+        """How many nodes were begun."""
+
     def places(self, most: int | None) -> Sequence[Place]:
         """All places, or ``most`` of them. Raises UsageError or SessionError."""
 
@@ -51,6 +56,9 @@ class Way(Protocol):
 
     def leave(self) -> None:
         """All that are to come have come: they go on without this process."""
+
+    def stop(self) -> None:
+        """End what is known not to be a node yet."""
 
     def cancel(self) -> None:
         """The session has ended: wait a little for its nodes, and end what has not become one."""
@@ -83,6 +91,7 @@ class Joining:
                 records.save(session)
                 self.way.leave()
             except BaseException:
+                self._gather(session)
                 for remark in LocalProcesses().end(session):
                     self.tell(remark)
                 self.way.cancel()
@@ -96,6 +105,12 @@ class Joining:
         remarks = LocalProcesses().end(session, timeout_s)
         self.way.cancel()
         return remarks
+
+    def _gather(self, session: SessionRecord) -> None:
+        """Let nodes that are on their way become members, so that they hear of the end."""
+        self.way.stop()
+        with contextlib.suppress(SessionError), Client(session) as client:
+            client.view(_GATHER_S, until=lambda view: len(view.members) > self.way.begun - len(self.way.ended()))
 
     def _await(self, session: SessionRecord, places: Sequence[Place], least: int) -> View:
         """The view when all nodes have come that can. Raises SessionError when fewer than ``least`` do."""

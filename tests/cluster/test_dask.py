@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,16 +28,19 @@ def dask(hosts: Hosts) -> Iterator[str]:
     place.mkdir()
     address = f"tcp://{hosts.login.address}:{PORT}"
     words = ("dask", "scheduler", "--host", hosts.login.address, "--port", str(PORT), "--no-dashboard")
-    hosts.login.start(*words, log=place / "scheduler.log", cwd=place)
+    daemons = [hosts.login.start(*words, log=place / "scheduler.log", cwd=place)]
     for host, count in zip(hosts.nodes, (2, 1, 1), strict=False):
         words = ("dask", "worker", address, f"--nworkers={count}", "--nthreads=2", "--no-dashboard", "--local-directory=/tmp")
-        host.start(*words, log=place / f"{host.name}.log", cwd=place)
+        daemons.append(host.start(*words, log=place / f"{host.name}.log", cwd=place))
     ask = "import distributed, sys; distributed.Client(sys.argv[1]).wait_for_workers(4)"
     hosts.login.run("python3", "-c", ask, address)
     yield address
     for host in hosts.all:
-        for pid in host.processes("dask"):
-            os.kill(pid, signal.SIGKILL)
+        for pid in [*host.processes("dask"), *host.processes("multiprocessing")]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    for daemon in daemons:
+        daemon.wait(timeout=30)
 
 
 @pytest.fixture(autouse=True)
@@ -51,10 +55,15 @@ def start(dask: str, host: Host, *more: str, check: bool = True) -> subprocess.C
     return host.run("amfs", "up", "--on", "dask", "--at", dask, "--name", "lab", *more, check=check)
 
 
+TASKS = """\
+import distributed, sys
+print(distributed.Client(sys.argv[1]).run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
+"""
+
+
 def tasks(hosts: Hosts, dask: str) -> str:
     """How many tasks the scheduler knows."""
-    ask = "import distributed, sys; print(distributed.Client(sys.argv[1]).run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))"
-    return hosts.login.run("python3", "-c", ask, dask).stdout.strip()
+    return hosts.login.run("python3", "-c", TASKS, dask).stdout.strip()
 
 
 def test_a_task_on_each_host_is_a_node_and_ends_with_the_session(hosts: Hosts, dask: str) -> None:
@@ -89,5 +98,5 @@ def test_what_cannot_be_is_said_in_a_line(hosts: Hosts, dask: str) -> None:
     done = start(f"tcp://{hosts.nodes[3].address}:{PORT}", hosts.login, check=False)
     assert done.returncode == 4 and "no Dask scheduler answers at" in done.stderr and done.stderr.count("\n") == 1, done.stderr
     hosts.login.run("mkdir", "-p", "/tmp/spill")  # there alone
-    done = start(dask, hosts.login, "--spill", "/tmp/spill", check=False)
+    done = start(dask, hosts.login, "--nodes", "1", "--spill", "/tmp/spill", check=False)
     assert done.returncode == 4 and f"{hosts.nodes[0].address}: cannot spill to /tmp/spill" in done.stderr, done.stderr
