@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -132,7 +133,10 @@ class RayActors:
         self._ray, self.name, self.patience_s = _library("ray", "ray"), "ray", START_S
         self._actors: dict[int, tuple[Any, Any]] = {}
         self._ids: dict[str, str] = {}
+        there = urlsplit(address if "://" in address else f"ray://{address}")
         try:
+            if there.hostname and there.port:  # Ray itself asks for minutes, and says so at length
+                socket.create_connection((there.hostname, there.port), _CONNECT_S).close()
             self._ray.init(address=address or "auto", namespace="amfs", log_to_driver=False, logging_level=logging.CRITICAL)
         except (ConnectionError, OSError, RuntimeError, ValueError) as error:
             raise SessionError(f"no Ray cluster answers{f' at {address}' if address else ''}: {_in_a_line(error)}") from None
