@@ -21,7 +21,7 @@ import msgspec
 
 from amfs.errors import AmfsError, SessionError, hint, understood
 from amfs.host.processes import is_running, start_time
-from amfs.net.records import NodeConfig, Ready
+from amfs.net.records import NodeConfig, Ready, load
 
 NODE_MODULE = "amfs.node.main"
 
@@ -236,7 +236,18 @@ def enter(serve: Callable[[NodeConfig, int | None], int]) -> int:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    return run(serve, config, ready_fd)
+    status = run(serve, config, ready_fd)
+    if config.guest and not status:
+        _forget(config)
+    return status
+
+
+def _forget(config: NodeConfig) -> None:
+    """Nobody on this host ends the session, so its last node here takes along what it has here."""
+    from amfs.client import discovery  # few nodes need it
+
+    with contextlib.suppress(SessionError):
+        discovery.forget(load(Path(config.run_dir) / "session.json"), config.node, guest=True)
 
 
 def run(serve: Callable[[NodeConfig, int | None], int], config: NodeConfig, ready_fd: int | None) -> int:
