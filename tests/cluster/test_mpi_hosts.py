@@ -53,7 +53,6 @@ def test_ranks_of_mpich_on_several_hosts_are_one_session(sshd: Sshd, rsh: str) -
 OPEN_MPI = shutil.which("mpiexec.openmpi")
 
 
-@pytest.mark.soak  # needs a library that is not always there
 def test_ranks_of_open_mpi_on_several_hosts_are_one_session(sshd: Sshd, rsh: str) -> None:
     """The wheel of mpi4py takes any MPI whose library it is shown."""
     library = next(iter(sorted(Path("/usr/lib").glob("*/libmpi.so.40"))), None)
