@@ -90,6 +90,7 @@ struct fsio_file {
     int fd; /* LOCAL; -1: not open at the moment */
     bool fd_writes;
     int busy; /* uses of fd under way */
+    int writes; /* LOCAL, under lock: under way, each of which may have reserved what it has not written */
     atomic_bool counted; /* size and accounted are what its part says */
     atomic_bool gone; /* deleted while open: the descriptor is all that is left of it */
     bool spreading; /* LOCAL, under lock: it is being laid in stripes, with the gate held for long */

@@ -16,7 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fsio_nodes import LOCAL, STRIPED, WHOLE, Nodes, content
+from fsio_nodes import APPEND, LOCAL, STRIPED, WHOLE, Nodes, content
+
+from amfs._native import IoHandle
 
 STRIPE = 4096
 FULL = 3
@@ -165,6 +167,37 @@ def test_what_is_written_while_parts_are_counted_is_counted_once(root: Path) -> 
         assert io.usage()[0] == nodes.bytes_on_disk(0)
     finally:
         ended.set()
+        nodes.stop()
+
+
+@pytest.mark.parametrize("how", ["growing", "appending", "filling holes"])
+def test_who_writes_one_file_together_with_others_keeps_what_was_reserved(root: Path, how: str) -> None:
+    """One who is refused, or ends first, does not give back the room of those who have still to write."""
+    limit, piece, pieces = 1 << 20, 64 << 10, 24
+    nodes = Nodes(root, 1, limits=(limit,))
+    io = nodes.io[0]
+
+    def put(handle: IoHandle, index: int) -> int:
+        try:
+            handle.write(content(piece, index), APPEND if how == "appending" else index * piece)
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, error
+            return 0
+        return piece
+
+    try:
+        with ThreadPoolExecutor(6) as writers:
+            for _ in range(50):
+                handle = io.open(ino := nodes.new(), LOCAL, writing=True, create=True)
+                if how == "filling holes":
+                    handle.truncate(pieces * piece)
+                written = sum(writers.map(lambda index, handle=handle: put(handle, index), range(pieces)))
+                assert written == handle.stat()[1] * 512 == io.usage()[0]
+                assert written == limit
+                handle.close()
+                io.whole_delete(ino)
+                assert io.usage()[0] == 0
+    finally:
         nodes.stop()
 
 
