@@ -173,7 +173,7 @@ void fsio_rescan(struct fsio *io) {
     uint64_t accounts = atomic_load(&io->accounts);
     bool quiet = atomic_load(&io->changing) == 0; /* in this order: who ends in between has accounted for it */
     fsio_walk(io, count_one, &count);
-    count.bytes += fsio_deleted_bytes(io);
+    count.bytes += fsio_deleted_bytes(io) + atomic_load(&io->fresh);
     if (!atomic_load(&io->stopping)) {
         atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
         bool exact = quiet && atomic_load(&io->changing) == 0 && accounts == atomic_load(&io->accounts);

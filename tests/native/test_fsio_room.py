@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fsio_nodes import APPEND, LOCAL, STRIPED, WHOLE, Nodes, content
+from fsio_nodes import APPEND, GUARD_SECONDS, LOCAL, PARTITIONS, STRIPED, WHOLE, Nodes, content
 
 from amfs._native import IoHandle
 
@@ -197,6 +197,32 @@ def test_who_writes_one_file_together_with_others_keeps_what_was_reserved(root: 
                 handle.close()
                 io.whole_delete(ino)
                 assert io.usage()[0] == 0
+    finally:
+        nodes.stop()
+
+
+@pytest.mark.parametrize("stripe", [0, 1 << 20], ids=["fetched", "gathered"])
+def test_files_that_come_at_the_same_time_do_not_find_the_same_room(root: Path, stripe: int) -> None:
+    limit, size = 24 << 20, 16 << 20
+    nodes = Nodes(root, 2, limits=(0, limit))
+    io = nodes.io[1]
+    nodes.set_table([0] * PARTITIONS)
+    inos = [nodes.write(0, content(size), stripe=stripe) for _ in range(2)]
+    try:
+        for _ in range(5):
+            for serial, ino in enumerate(inos):
+                io.gather(serial, ino, stripe, size) if stripe else io.fetch(serial, ino, 0, size)
+            ends: list[int] = []
+            while len(ends) < len(inos):
+                ready, _, _ = select.select([io.fd], [], [], GUARD_SECONDS)
+                assert ready, "nothing happened"
+                ends += [error for *_, error in io.take()]
+            assert sorted(ends) in ([0, errno.ENOSPC], [errno.ENOSPC] * 2)  # both may find some of it taken
+            assert io.usage()[0] == nodes.bytes_on_disk(1) <= limit
+            for ino in inos:
+                with contextlib.suppress(FileNotFoundError):
+                    io.whole_delete(ino)
+            assert io.usage()[0] == 0
     finally:
         nodes.stop()
 
