@@ -90,6 +90,7 @@ struct fsio_file {
     int fd; /* LOCAL; -1: not open at the moment */
     bool fd_writes;
     int busy; /* uses of fd under way */
+    int writes; /* LOCAL, under lock: under way, each of which may have reserved what it has not written */
     atomic_bool counted; /* size and accounted are what its part says */
     atomic_bool gone; /* deleted while open: the descriptor is all that is left of it */
     bool spreading; /* LOCAL, under lock: it is being laid in stripes, with the gate held for long */
@@ -171,6 +172,7 @@ struct fsio {
     uint64_t limit;
     atomic_llong used, parts; /* own_mount: used when last asked */
     atomic_llong since; /* own_mount: bytes added since */
+    atomic_llong fresh; /* bytes of `used` that are reserved for parts that grow under other names */
     atomic_llong held; /* otherwise: bytes of the limit that are not parts (fsio_hold), */
     atomic_llong held_spilled; /* and those of the spill directory */
     _Atomic int64_t asked_ms; /* own_mount: when */
@@ -311,10 +313,18 @@ uint64_t fsio_stripes_next(struct fsio *io, uint64_t ino,
                            uint64_t from); /* lowest index of one here, from that on; UINT64_MAX: there is none */
 int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum); /* of those here: how many in size, blocks, newest times */
 void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
-/* A part that grows under another name, and its end: it gets the part's name, or is gone if `error` is not 0. Answers errors. */
-int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name); /* descriptor, or a negative errno; name: FSIO_NAME_BYTES */
-/* `digest`: of its content; NULL: it is taken later */
-int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, const uint8_t *digest, int error);
+/* A part that grows under another name, which no count finds. What it will take is reserved until it ends. */
+struct fsio_fresh {
+    struct fsio *io;
+    uint64_t ino;
+    int fd;
+    uint64_t reserved; /* bytes of `used`, and of `fresh`, that are its own */
+    char name[FSIO_NAME_BYTES];
+};
+
+int fsio_fresh_open(struct fsio *io, uint64_t ino, struct fsio_fresh *fresh); /* 0 or an errno: then nothing is to be ended */
+/* It gets the part's name, or is gone if `error` is not 0. `digest`: of its content; NULL: it is taken later. Answers errors. */
+int fsio_fresh_end(struct fsio_fresh *fresh, int64_t index, const uint8_t *digest, int error);
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index); /* one part of a file that is not open */
 
 /* fsio_room.c: may wait, for the poll loop of this node */
@@ -322,7 +332,11 @@ int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index); /* one part 
  * asks again a little later, others take it for the answer. */
 bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient);
 bool fsio_reserve_or_make(struct fsio *io, uint64_t more);
-bool fsio_room_or_make(struct fsio *io, uint64_t more);
+
+/* Room is refused to who finds none, or made; who is not patient has other ways. */
+enum fsio_asking { ROOM_AT_ONCE, ROOM_MADE, ROOM_PATIENT };
+
+bool fsio_fresh_room(struct fsio_fresh *fresh, uint64_t bytes, enum fsio_asking how); /* reserve for so many bytes in all */
 int fsio_refused(struct fsio *io, int error, uint64_t more,
                  uint64_t since); /* a stripe was not written: ESTALE if it is worth another try by now, else `error` */
 void fsio_room_stop(struct fsio *io);
@@ -427,8 +441,7 @@ int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node);
 /* For `owner`, which sends it. ESTALE: by our table it is not. ENODATA: there is nothing of the stripe that could be changed. */
 int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
                      bool in_step);
-int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index, const uint8_t *digest,
-                    int error); /* as fsio_fresh_end */
+int fsio_copy_whole(struct fsio_fresh *fresh, int32_t owner, uint64_t index, const uint8_t *digest, int error); /* as fsio_fresh_end */
 /* While the owner does that with a stripe nobody changes it. ESTALE: by our table it is not the owner. */
 int fsio_undisturbed(struct fsio *io, uint64_t ino, uint64_t index, int (*act)(struct fsio *io, void *context), void *context);
 

@@ -392,10 +392,11 @@ void fsio_whole_remove(struct fsio *io, uint64_t ino) {
     remove_part(io, name, ino, false);
 }
 
-int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name) {
-    fresh_name(ino, atomic_fetch_add(&io->fresh_count, 1), name);
-    int fd = openat(io->root_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return fd >= 0 ? fd : -errno;
+int fsio_fresh_open(struct fsio *io, uint64_t ino, struct fsio_fresh *fresh) {
+    *fresh = (struct fsio_fresh){.io = io, .ino = ino};
+    fsio_fresh_name(io, ino, fresh->name);
+    fresh->fd = openat(io->root_fd, fresh->name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fresh->fd >= 0 ? 0 : errno;
 }
 
 /* The file `from` takes the place of the part `name` in one step: a reader finds the old part or the new one, at any moment. */
@@ -414,25 +415,27 @@ static int replace_part(struct fsio *io, int directory, const char *from, const 
     return 0;
 }
 
-int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, const uint8_t *digest, int error) {
+int fsio_fresh_end(struct fsio_fresh *fresh, int64_t index, const uint8_t *digest, int error) {
+    struct fsio *io = fresh->io;
+    uint64_t ino = fresh->ino;
     char final[FSIO_NAME_BYTES];
-    int64_t bytes = fsio_allocated(part);
+    int64_t bytes = fsio_allocated(fresh->fd), reserved = (int64_t)fresh->reserved;
     struct stat found;
     struct digests_key key = fsio_digests_key(io, ino, index);
     if (error == 0 && index != FSIO_WHOLE && io->checks) digests_forget(key);
     uint64_t moment = digests_moment(key);
-    bool known = digest != NULL && fstat(part, &found) == 0;
-    close(part);
+    bool known = digest != NULL && fstat(fresh->fd, &found) == 0;
+    close(fresh->fd);
     fsio_change_begins(io);
     fsio_part_name(ino, index, final);
     if (error == 0 && index >= 0) error = fsio_note_stripe(io, ino, (uint64_t)index);
-    if (error == 0) error = replace_part(io, io->root_fd, name, final);
-    if (error == 0) fsio_account(io, bytes);
+    if (error == 0) error = replace_part(io, io->root_fd, fresh->name, final);
+    if (error != 0) unlinkat(io->root_fd, fresh->name, 0); /* before others get its room */
+    atomic_fetch_sub(&io->fresh, reserved);
+    atomic_fetch_add(&io->accounts, 1); /* also if it took exactly what was reserved: a count may have found both, or neither */
+    fsio_account(io, (error == 0 ? bytes : 0) - reserved);
     fsio_change_ends(io);
-    if (error != 0) {
-        unlinkat(io->root_fd, name, 0);
-        return error;
-    }
+    if (error != 0) return error;
     if (index == FSIO_WHOLE) fsio_end_recorded(io, ino);
     if (known) digests_put(key, &found, digest, moment);
     else fsio_digest_later(io, ino, index);
@@ -446,8 +449,8 @@ int fsio_part_adopt(struct fsio *io, uint64_t ino, const char *path) {
     fsio_part_name(ino, FSIO_WHOLE, name);
     if (fstatat(AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW) != 0) return errno;
     if (!S_ISREG(found.st_mode)) return EINVAL;
-    bool room =
-        fsio_spills(io) ? fsio_reserve_or_make(io, (uint64_t)found.st_blocks * 512) : fsio_reserve(io, (uint64_t)found.st_blocks * 512);
+    uint64_t bytes = (uint64_t)found.st_blocks * 512;
+    bool room = fsio_spills(io) ? fsio_reserve_or_make(io, bytes) : fsio_reserve(io, bytes);
     fsio_change_begins(io);
     if (!room) {
         error = ENOSPC;
