@@ -55,8 +55,6 @@ void data_link_put(struct data_client *client, struct data_link *link, bool brok
 /* The following answer 0, DATA_BROKEN or an errno: after both the connection is of no use any more. */
 int data_ask(struct data_link *link, const struct data_request *request, const void *bytes);
 int data_hear(struct data_link *link, struct data_reply *reply);
-int data_receive(int fd, void *to, size_t count);
-int data_send(int fd, const void *head, size_t head_size, const void *bytes, size_t count, bool more);
 /* Ask and hear on any connection. Of an answer's bytes at most `room` go to `to`. Returns an errno, the other side's included. */
 int data_call(struct data_client *client, int32_t node, int lane, const struct data_request *request, const void *bytes,
               struct data_reply *reply, void *to, size_t room);
@@ -83,7 +81,5 @@ int data_fetch_suspect(struct data_client *client, int32_t node, const struct da
 int data_fetch_stored(struct data_client *client, int32_t node, const char *path, int file, uint64_t size, uint8_t digest[XXH3_BYTES],
                       bool *checked);
 int data_read_stored(struct data_client *client, int32_t node, const char *path, void *to, uint64_t size);
-
-void data_socket_options(int fd, int stall_ms); /* time-outs, no delay */
 
 #endif

@@ -5,9 +5,9 @@
 #include <sys/sendfile.h>
 #include <unistd.h>
 
-#include "client.h"
 #include "common/bytes.h"
 #include "common/extents.h"
+#include "wire.h"
 
 enum { SEND_CHUNK = 4 << 20, ZERO_BYTES = 64 << 10, RECEIVE_CHUNK = 2 << 20, EXTENT_BYTES = 16 };
 

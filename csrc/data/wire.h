@@ -14,6 +14,8 @@
 #ifndef AMFS_DATA_WIRE_H
 #define AMFS_DATA_WIRE_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -93,5 +95,10 @@ struct data_stat {
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;
 };
+
+/* The following answer 0, DATA_BROKEN or an errno: after both the connection is of no use any more. */
+int data_receive(int fd, void *to, size_t count);
+int data_send(int fd, const void *head, size_t head_size, const void *bytes, size_t count, bool more);
+void data_socket_options(int fd, int stall_ms); /* time-outs, no delay */
 
 #endif
