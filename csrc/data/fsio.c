@@ -1,7 +1,5 @@
-/* Life of fsio, its events, the table of owners. Contract in fsio.h. */
+/* Life of fsio. Contract in fsio.h. */
 #include "fsio_internal.h"
-
-#include "common/stripe_partition.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,117 +8,6 @@
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
-
-int64_t fsio_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-void fsio_fair_lock(pthread_rwlock_t *lock) {
-    pthread_rwlockattr_t fair;
-    pthread_rwlockattr_init(&fair);
-    pthread_rwlockattr_setkind_np(&fair, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP); /* readers in a row must not keep a writer out */
-    pthread_rwlock_init(lock, &fair);
-    pthread_rwlockattr_destroy(&fair);
-}
-
-/* ── events ── */
-
-void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error) {
-    struct fsio_event *event = malloc(sizeof *event);
-    uint64_t one = 1;
-    if (event == NULL) return; /* out of memory: whoever waits has a time-out of his own */
-    *event = (struct fsio_event){.kind = kind, .serial = serial, .ino = ino, .size = size, .error = error};
-    pthread_mutex_lock(&io->events_lock);
-    *io->events_tail = event;
-    io->events_tail = &event->next;
-    ssize_t put = write(io->event_fd, &one, sizeof one);
-    (void)put; /* full: it is readable, which is all that is wanted */
-    pthread_mutex_unlock(&io->events_lock);
-}
-
-void fsio_tell_done(struct fsio *io, uint64_t serial, int error) { fsio_tell(io, FSIO_EVENT_DONE, serial, 0, 0, error); }
-
-struct fsio_event *fsio_take(struct fsio *io) {
-    uint64_t count;
-    pthread_mutex_lock(&io->events_lock);
-    ssize_t got = read(io->event_fd, &count, sizeof count);
-    (void)got; /* nothing to read: nothing to take */
-    struct fsio_event *list = io->events;
-    io->events = NULL;
-    io->events_tail = &io->events;
-    pthread_mutex_unlock(&io->events_lock);
-    return list;
-}
-
-int fsio_event_fd(const struct fsio *io) { return io->event_fd; }
-
-/* ── places ── */
-
-void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions) {
-    int32_t *copy = malloc((partitions + 1) * sizeof *copy);
-    bool others = false, *moving = calloc(partitions + 1, sizeof *moving);
-    if (copy == NULL || moving == NULL) { /* the old one stays; stripes are looked for at their old owners, who answer */
-        free(copy);
-        free(moving);
-        return;
-    }
-    memcpy(copy, owners, partitions * sizeof *copy);
-    for (size_t i = 0; i < partitions; i++) others |= owners[i] != io->node && owners[i] >= 0;
-    pthread_mutex_lock(&io->table_lock);
-    free(io->owners);
-    free(io->moving);
-    io->owners = copy;
-    io->moving = moving;
-    io->partitions = partitions;
-    io->others = others;
-    pthread_mutex_unlock(&io->table_lock);
-}
-
-void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, bool moving) {
-    pthread_mutex_lock(&io->table_lock);
-    for (size_t i = 0; i < count; i++)
-        if (partitions[i] < io->partitions) io->moving[partitions[i]] = moving;
-    pthread_mutex_unlock(&io->table_lock);
-}
-
-bool fsio_any_moving(struct fsio *io) {
-    bool any = false;
-    pthread_mutex_lock(&io->table_lock);
-    for (size_t i = 0; i < io->partitions && !any; i++) any = io->moving[i];
-    pthread_mutex_unlock(&io->table_lock);
-    return any;
-}
-
-size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index) { return amfs_stripe_partition(ino, index, io->partitions); }
-
-int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index) {
-    pthread_mutex_lock(&io->table_lock);
-    int32_t owner = io->partitions == 0 ? -1 : io->owners[fsio_partition_of(io, ino, index)];
-    pthread_mutex_unlock(&io->table_lock);
-    return owner;
-}
-
-bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving) {
-    bool ours = true;
-    *moving = false;
-    pthread_mutex_lock(&io->table_lock);
-    if (io->partitions > 0) {
-        size_t partition = fsio_partition_of(io, ino, index);
-        ours = io->owners[partition] == io->node;
-        *moving = io->moving[partition];
-    }
-    pthread_mutex_unlock(&io->table_lock);
-    return ours;
-}
-
-bool fsio_has_others(struct fsio *io) {
-    pthread_mutex_lock(&io->table_lock);
-    bool others = io->others;
-    pthread_mutex_unlock(&io->table_lock);
-    return others;
-}
 
 /* ── the keeper: what is done every few seconds ── */
 
@@ -200,6 +87,7 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
     io->checks = options->key != NULL;
     io->root_fd = io->store_fd = -1;
     io->events_tail = &io->events;
+    io->leave_file = fsio_file_leave;
     io->carry_tail = &io->carry_head;
     data_client_begin(&io->client, (uint64_t)io->node, options->incarnation, options->key);
     fsio_workers_begin(io);
@@ -259,8 +147,6 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
     free_all(io);
     return NULL;
 }
-
-int fsio_result(struct fsio *io, int error) { return data_result(&io->client, error); }
 
 void fsio_set_peer(struct fsio *io, int32_t node, uint64_t incarnation, const char *host, int port) {
     data_set_peer(&io->client, node, incarnation, host, port);

@@ -99,3 +99,15 @@ void fsio_ends_free(struct fsio *io) {
         free(end);
     }
 }
+
+bool fsio_lost(struct fsio *io, uint64_t ino) {
+    struct fsio_file *file = fsio_file_find(io, ino);
+    uint64_t since;
+    bool lost = false;
+    if (file != NULL) {
+        lost = fsio_file_lost(file);
+        fsio_drop_later(file);
+    }
+    if (!lost) (void)fsio_end_lost(io, ino, &since, &lost);
+    return lost;
+}

@@ -1,106 +1,13 @@
-/* The files that are open here, whatever their kind, and the handles on them. */
+/* What files do that are open here, whatever their kind, and the handles on them. */
 #include "fsio_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ── the table of active files ── */
-
-static struct fsio_file **bucket_of(struct fsio *io, uint64_t ino) {
-    return &io->files[(ino * 0x9E3779B97F4A7C15u >> 40) % FSIO_FILE_BUCKETS];
-}
-
-/* With files_lock held. */
-static struct fsio_file *look(struct fsio *io, uint64_t ino) {
-    struct fsio_file *file = *bucket_of(io, ino);
-    while (file != NULL && file->ino != ino) file = file->next;
-    return file;
-}
-
-struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino) {
-    pthread_mutex_lock(&io->files_lock);
-    struct fsio_file *file = look(io, ino);
-    if (file != NULL) file->references++;
-    pthread_mutex_unlock(&io->files_lock);
-    return file;
-}
-
-static struct fsio_file *new_file(struct fsio *io, uint64_t ino) {
-    struct fsio_file *file = calloc(1, sizeof *file);
-    if (file == NULL) return NULL;
-    file->io = io;
-    file->ino = ino;
-    file->fd = -1;
-    fsio_fair_lock(&file->gate);
-    pthread_mutex_init(&file->lock, NULL);
-    pthread_cond_init(&file->changed, NULL);
-    return file;
-}
-
-static void free_file(struct fsio_file *file) {
+void fsio_file_leave(struct fsio_file *file) {
     fsio_striped_leave(file);
     fsio_local_leave(file);
-    while (file->users != NULL) {
-        struct fsio_users *next = file->users->next;
-        free(file->users);
-        file->users = next;
-    }
-    pthread_cond_destroy(&file->changed);
-    pthread_mutex_destroy(&file->lock);
-    pthread_rwlock_destroy(&file->gate);
-    free(file);
-}
-
-void fsio_file_drop(struct fsio_file *file) {
-    struct fsio *io = file->io;
-    pthread_mutex_lock(&io->files_lock);
-    bool last = --file->references == 0;
-    if (last) {
-        struct fsio_file **at = bucket_of(io, file->ino);
-        while (*at != file) at = &(*at)->next;
-        *at = file->next;
-    }
-    pthread_mutex_unlock(&io->files_lock);
-    if (last) free_file(file);
-}
-
-/* The active file of that number with a reference; a fresh one without a kind if there is none. NULL: no memory. */
-static struct fsio_file *find_or_make(struct fsio *io, uint64_t ino) {
-    struct fsio_file *file = fsio_file_find(io, ino);
-    if (file != NULL) return file;
-    struct fsio_file *fresh = new_file(io, ino);
-    if (fresh == NULL) return NULL;
-    pthread_mutex_lock(&io->files_lock);
-    file = look(io, ino);
-    if (file == NULL) {
-        file = fresh;
-        file->next = *bucket_of(io, ino);
-        *bucket_of(io, ino) = file;
-        fresh = NULL;
-    }
-    file->references++;
-    pthread_mutex_unlock(&io->files_lock);
-    if (fresh != NULL) free_file(fresh);
-    return file;
-}
-
-struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino) {
-    struct fsio_file *file = find_or_make(io, ino);
-    if (file == NULL) return NULL;
-    bool entered = pthread_rwlock_trywrlock(&file->gate) == 0;
-    pthread_mutex_lock(&io->files_lock);
-    bool alone = file->references == 1; /* who comes from now on waits at the gate, or has not opened anything yet */
-    pthread_mutex_unlock(&io->files_lock);
-    if (entered && alone) return file;
-    if (entered) pthread_rwlock_unlock(&file->gate);
-    fsio_file_drop(file);
-    return NULL;
-}
-
-void fsio_file_exit(struct fsio_file *file) {
-    pthread_rwlock_unlock(&file->gate);
-    fsio_file_drop(file);
 }
 
 static bool was_striped(struct fsio *io, uint64_t ino) {
@@ -121,7 +28,7 @@ bool fsio_grown(struct fsio *io, uint64_t ino) {
 
 bool fsio_open_waits(struct fsio *io, uint64_t ino, bool cuts) {
     pthread_mutex_lock(&io->files_lock);
-    struct fsio_file *file = look(io, ino);
+    struct fsio_file *file = fsio_file_look(io, ino);
     bool waits = file != NULL && (cuts || (file->known && file->kind != FSIO_LOCAL) || file->spreading);
     pthread_mutex_unlock(&io->files_lock);
     return waits;
@@ -130,7 +37,7 @@ bool fsio_open_waits(struct fsio *io, uint64_t ino, bool cuts) {
 /* Without the gate, which may be held by who waits for another node. Of what is not in stripes nobody looks at them. */
 void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const int64_t *mtime) {
     pthread_mutex_lock(&io->files_lock);
-    struct fsio_file *file = look(io, ino);
+    struct fsio_file *file = fsio_file_look(io, ino);
     if (file != NULL && atime != NULL) atomic_store(&file->read_ns, *atime);
     if (file != NULL && mtime != NULL) atomic_store(&file->written_ns, *mtime);
     if (file != NULL) atomic_store(&file->changed_ns, fsio_now_ns());
@@ -139,19 +46,6 @@ void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const i
 }
 
 /* ── opening and closing ── */
-
-bool fsio_has_writers(const struct fsio_file *file) {
-    bool written = file->writers > 0;
-    for (const struct fsio_users *user = file->users; user != NULL; user = user->next) written |= user->writers > 0;
-    return written;
-}
-
-bool fsio_file_written(struct fsio_file *file) {
-    pthread_mutex_lock(&file->lock);
-    bool written = fsio_has_writers(file);
-    pthread_mutex_unlock(&file->lock);
-    return written;
-}
 
 /* With the gate held alone: make the file what the one who opens it says it is. While it is written through this node we know better. */
 static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, enum part_use use) {
@@ -216,7 +110,7 @@ static int begin_use(struct fsio_file *file, enum fsio_kind kind, int32_t node, 
 static int open_file(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, bool writing,
                      bool create, bool passing, struct fsio_handle **handle) {
     struct fsio_handle *made = calloc(1, sizeof *made);
-    struct fsio_file *file = made == NULL ? NULL : find_or_make(io, ino);
+    struct fsio_file *file = made == NULL ? NULL : fsio_file_make(io, ino);
     if (file == NULL || atomic_load(&io->stopping)) {
         if (file != NULL) fsio_file_drop(file);
         free(made);
@@ -273,24 +167,6 @@ int fsio_close(struct fsio_handle *handle) {
     fsio_file_drop(file);
     free(handle);
     return error;
-}
-
-int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers) {
-    *readers = *writers = 0;
-    pthread_mutex_lock(&io->files_lock); /* rather than with a reference: who gives up the last one may have to wait for other nodes */
-    struct fsio_file *file = look(io, ino);
-    if (file != NULL) {
-        pthread_mutex_lock(&file->lock);
-        *readers = file->readers;
-        *writers = file->writers;
-        for (const struct fsio_users *user = file->users; user != NULL; user = user->next) {
-            *readers += user->readers;
-            *writers += user->writers;
-        }
-        pthread_mutex_unlock(&file->lock);
-    }
-    pthread_mutex_unlock(&io->files_lock);
-    return 0;
 }
 
 /* ── what files do ── with their gate held: alone to truncate and allocate, else shared */

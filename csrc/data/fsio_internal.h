@@ -1,7 +1,7 @@
-/* What the files of fsio share. fsio.c: life, events, table. fsio_parts.c: parts. fsio_count.c: the memory that they take.
- * fsio_handle.c: handles. fsio_local.c, fsio_remote.c, fsio_striped.c: reading and writing whole files here, files that another node has open,
+/* What the files of fsio share. fsio.c: life. fsio_events.c: events. fsio_table.c: owners. fsio_workers.c: threads in the background.
+ * fsio_files.c: the table of open files. fsio_parts.c: parts. fsio_count.c: the memory that they take. fsio_handle.c: handles. fsio_local.c, fsio_remote.c, fsio_striped.c: reading and writing whole files here, files that another node has open,
  * striped files. fsio_pieces.c: reading ahead and writing behind. fsio_ends.c: sizes that the record does not have yet. fsio_spread.c: from one
- * layout to the other. fsio_jobs.c: work in the background. fsio_room.c: making room. fsio_lost.c: stripes that went with a node. fsio_copies.c: copies of
+ * layout to the other. fsio_users.c: other nodes' use of files that are open here. fsio_jobs.c: work in the background. fsio_room.c: making room. fsio_lost.c: stripes that went with a node. fsio_copies.c: copies of
  * stripes. fsio_digests.c: digests of parts. fsio_spill.c: whole parts on a disk.
  * client.c: connections to others. server.c: connections from others. fsio_answer.c: the requests on them.
  *
@@ -120,7 +120,13 @@ struct fsio_handle {
     uint64_t errors_seen;
 };
 
-struct fsio_job;
+/* Something to do for a worker. */
+struct fsio_job {
+    struct fsio_job *next;
+    const char *name; /* for who asks what is being done, with the number of the file */
+    uint64_t ino;
+    void (*run)(struct fsio *io, struct fsio_job *job, bool stopped); /* frees it. `stopped`: there is no time for it any more */
+};
 
 /* Threads, and what they have to do. */
 struct fsio_workers {
@@ -163,6 +169,7 @@ struct fsio {
     struct fsio_end *ends;
     atomic_bool keeps_ends;
     atomic_int open_fds;
+    void (*leave_file)(struct fsio_file *file); /* nobody has it open any more, and it is about to be freed */
 
     pthread_mutex_t stripes_lock;
     struct fsio_stripes stripes;
@@ -237,14 +244,17 @@ struct fsio {
     bool keeper_runs;
 };
 
-/* fsio.c */
+/* fsio_events.c */
 int64_t fsio_now_ns(void); /* since 1970 */
+void fsio_fair_lock(pthread_rwlock_t *lock);
 void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error);
+int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no DATA_BROKEN, ECANCELED once stopped */
+
+/* fsio_table.c */
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
 bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */
 bool fsio_any_moving(struct fsio *io);
 size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index); /* with table_lock held and a table there */
-void fsio_fair_lock(pthread_rwlock_t *lock);
 bool fsio_has_others(struct fsio *io);
 
 /* fsio_lost.c */
@@ -318,6 +328,7 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index); /* one part of a file that is not open */
 
 /* fsio_room.c: may wait, for the poll loop of this node */
+void fsio_removing(struct fsio *io, int by); /* so many more large parts whose bytes go, for which it waits */
 /* For who found none, though `room_made` was `since` before he tried. False: there is nothing here that could go. If it was so a moment ago: who is patient
  * asks again a little later, others take it for the answer. */
 bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient);
@@ -327,19 +338,26 @@ int fsio_refused(struct fsio *io, int error, uint64_t more,
                  uint64_t since); /* a stripe was not written: ESTALE if it is worth another try by now, else `error` */
 void fsio_room_stop(struct fsio *io);
 
-/* fsio_handle.c */
+/* fsio_files.c */
+struct fsio_file *fsio_file_look(struct fsio *io, uint64_t ino); /* with files_lock held: an active file without a reference, or NULL */
 struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
+struct fsio_file *fsio_file_make(struct fsio *io, uint64_t ino); /* likewise; one without a kind if there is none. NULL: no memory */
 void fsio_file_drop(struct fsio_file *file);
+void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
 struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino); /* with its gate held alone; NULL: somebody has it open */
 void fsio_file_exit(struct fsio_file *file);
+bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
+bool fsio_file_written(struct fsio_file *file);
+int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
+
 /* fsio_ends.c */
 void fsio_end_keep(struct fsio_file *file);
 bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost); /* of a kept end; false: there is none */
 void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns); /* its time was set by hand since */
 void fsio_ends_free(struct fsio *io);
 
-bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
-bool fsio_file_written(struct fsio_file *file);
+/* fsio_handle.c */
+void fsio_file_leave(struct fsio_file *file); /* fsio.leave_file */
 int fsio_file_read(struct fsio_file *file, struct fsio_stream *stream, void *to, size_t count, uint64_t offset, size_t *got);
 int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint64_t offset);
 int fsio_file_truncate(struct fsio_file *file, uint64_t size);
@@ -361,7 +379,6 @@ int fsio_local_truncate(struct fsio_file *file, uint64_t size);
 int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
 int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
 int fsio_local_stat(struct fsio_file *file, struct data_stat *stat);
-int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
 bool fsio_local_replaced(struct fsio_file *file); /* another file stands under its name by now: a newer copy */
 void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: descriptor and account */
 void fsio_local_adopted(struct fsio *io, uint64_t ino, int64_t bytes); /* another file, of which `used` has so many, is its part by now */
@@ -377,6 +394,7 @@ int fsio_remote_fallocate(struct fsio_file *file, int mode, uint64_t offset, uin
 int fsio_remote_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
 int fsio_remote_stat(struct fsio_file *file, struct data_stat *stat);
 int fsio_remote_flush(struct fsio_file *file);
+/* fsio_users.c */
 int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int writers); /* the other side of fsio_remote_use */
 bool fsio_file_uses(struct fsio_file *file, int32_t node, int *error);
 int fsio_file_used_flush(struct fsio_file *file, int32_t node);
@@ -437,20 +455,14 @@ int fsio_spread(struct fsio_file *file, bool tell); /* LOCAL -> STRIPED, with th
 int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size,
                     uint64_t since); /* EIO if some of it was lost after that version */
 
-/* fsio_jobs.c */
+/* fsio_workers.c */
 void fsio_workers_begin(struct fsio *io);
 int fsio_workers_start(struct fsio_workers *workers, int threads); /* as many as that in all. 0 or errno */
 void fsio_workers_stop(struct fsio *io);
 void fsio_workers_end(struct fsio *io);
-/* What lies aside under that number goes. Until it has gone, who finds no room waits for it. */
-bool fsio_can_remove_later(struct fsio *io);
-int fsio_remove_later(struct fsio *io, uint64_t ino, unsigned number);
-void fsio_removed_later(struct fsio *io, uint64_t ino, unsigned number); /* by a worker */
-void fsio_removing(struct fsio *io, int by);
+bool fsio_works(struct fsio *io); /* there are workers */
+bool fsio_enqueue(struct fsio_workers *workers, struct fsio_job *job); /* false: fsio has been stopped */
 int fsio_later(struct fsio *io, void (*act)(void *context), void *context); /* by a worker, unless fsio is stopped first. 0 or errno */
-void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
-
-int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no DATA_BROKEN, ECANCELED once stopped */
 
 /* server.c: the third lane */
 void data_set_rpc_handler(struct fsio *io, const struct data_rpc_handler *handler); /* before the first connection */

@@ -26,16 +26,6 @@ static void close_some(struct fsio *io) {
     }
 }
 
-int64_t fsio_deleted_bytes(struct fsio *io) {
-    int64_t bytes = 0;
-    pthread_mutex_lock(&io->files_lock);
-    for (int i = 0; i < FSIO_FILE_BUCKETS; i++)
-        for (const struct fsio_file *file = io->files[i]; file != NULL; file = file->next)
-            if (atomic_load(&file->gone) && atomic_load(&file->counted)) bytes += atomic_load(&file->accounted);
-    pthread_mutex_unlock(&io->files_lock);
-    return bytes;
-}
-
 /* With the lock held. What is open to be read becomes open to be written under the same number: a read under way has the old one. */
 static int open_fd(struct fsio_file *file, enum part_use use) {
     bool spilled = false, again = file->fd >= 0;

@@ -57,15 +57,3 @@ void fsio_known_since(struct fsio_handle *handle, uint64_t version) {
     uint64_t since = atomic_load(&handle->file->since);
     while (version < since && !atomic_compare_exchange_weak(&handle->file->since, &since, version)) continue;
 }
-
-bool fsio_lost(struct fsio *io, uint64_t ino) {
-    struct fsio_file *file = fsio_file_find(io, ino);
-    uint64_t since;
-    bool lost = false;
-    if (file != NULL) {
-        lost = fsio_file_lost(file);
-        fsio_drop_later(file);
-    }
-    if (!lost) (void)fsio_end_lost(io, ino, &since, &lost);
-    return lost;
-}

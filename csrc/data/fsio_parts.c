@@ -230,20 +230,35 @@ static void fresh_name(uint64_t ino, unsigned number, char *to) {
 
 void fsio_fresh_name(struct fsio *io, uint64_t ino, char *to) { fresh_name(ino, atomic_fetch_add(&io->fresh_count, 1), to); }
 
-/* Its name goes at once, its bytes by another thread. False: they have to go here. */
+struct late_removal {
+    struct fsio_job job;
+    unsigned number;
+};
+
+static void remove_aside(struct fsio *io, struct fsio_job *job, bool stopped) {
+    char aside[FSIO_NAME_BYTES];
+    (void)stopped;
+    fresh_name(job->ino, ((const struct late_removal *)(void *)job)->number, aside);
+    unlinkat(io->root_fd, aside, 0);
+    free(job);
+    fsio_removing(io, -1);
+}
+
+/* Its name goes at once, its bytes by another thread: until they have gone, who finds no room waits for it. False: they have to go here. */
 static bool remove_later(struct fsio *io, const char *name, uint64_t ino) {
     char aside[FSIO_NAME_BYTES];
     unsigned number = atomic_fetch_add(&io->fresh_count, 1);
+    struct late_removal *removal = fsio_works(io) ? malloc(sizeof *removal) : NULL;
     fresh_name(ino, number, aside);
-    if (!fsio_can_remove_later(io) || renameat(io->root_fd, name, io->root_fd, aside) != 0) return false;
-    if (fsio_remove_later(io, ino, number) != 0) unlinkat(io->root_fd, aside, 0);
+    if (removal == NULL || renameat(io->root_fd, name, io->root_fd, aside) != 0) {
+        free(removal);
+        return false;
+    }
+    *removal =
+        (struct late_removal){.job = {.name = "the removal of the bytes of file", .ino = ino, .run = remove_aside}, .number = number};
+    fsio_removing(io, 1);
+    if (!fsio_enqueue(&io->workers, &removal->job)) remove_aside(io, &removal->job, true); /* stopped in between */
     return true;
-}
-
-void fsio_removed_later(struct fsio *io, uint64_t ino, unsigned number) {
-    char aside[FSIO_NAME_BYTES];
-    fresh_name(ino, number, aside);
-    unlinkat(io->root_fd, aside, 0);
 }
 
 static bool takes_long(struct fsio *io, uint64_t bytes) {
