@@ -288,7 +288,7 @@ void fsio_stripe_changed(struct fsio *io, uint64_t ino, uint64_t index);
 enum digests_verdict fsio_check(struct fsio *io, int file, uint64_t ino, int64_t index, const char *path);
 void fsio_tell_damage(struct fsio *io, uint64_t ino, int64_t index, const char *path); /* ino 0: of that file of the store */
 
-/* fsio_spill.c */
+/* fsio_spilled.c */
 bool fsio_spills(const struct fsio *io);
 void fsio_spill_lock(struct fsio *io); /* where parts are spilled */
 void fsio_spill_unlock(struct fsio *io);
@@ -297,32 +297,43 @@ void fsio_press_ended(struct fsio *io, uint64_t freed);
 bool fsio_spilled_to(struct fsio *io, const char *name, char *target); /* FSIO_TARGET_BYTES, below root; false: no link stands there */
 void fsio_spilled_drop(struct fsio *io, const char *target); /* nothing leads there any more */
 int fsio_spilled_open(struct fsio *io, const char *name); /* to be read; or a negative errno */
+/* fsio_spill.c */
 int fsio_bring_back(struct fsio_file *file,
                     bool empty); /* with the gate held alone. `empty`: without its content. ENOSPC; EIO: it cannot be read */
 
-/* fsio_parts.c */
+/* fsio_names.c */
 typedef bool (*fsio_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
 void fsio_walk(struct fsio *io, fsio_visitor visit, void *context); /* until a directory's visit answers false */
+bool fsio_walk_directory(struct fsio *io, unsigned number, fsio_visitor visit,
+                         void *context); /* one of 256. False: it has answered false */
 int fsio_note_stripe(struct fsio *io, uint64_t ino, uint64_t index); /* known before it is there: a deletion must find it */
 int fsio_mark_copied(struct fsio *io, uint64_t ino, uint64_t index); /* likewise: it has copies, or is one */
+enum { FSIO_PROBE_MAX = 4096 }; /* stripes of a file that are looked for one by one; with more its directory is read */
+uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino); /* highest index of a stripe that may be here, + 1 */
+void fsio_stripes_cut(struct fsio *io, uint64_t ino, uint64_t end); /* no stripe of it from that index on is here any more */
+void fsio_part_name(uint64_t ino, int64_t index, char *to); /* FSIO_NAME_BYTES */
+void fsio_aside_name(uint64_t ino, unsigned number, char *to); /* likewise: that is no part's, for what comes or goes */
 struct stat;
 void fsio_to_stat(const struct stat *found, struct data_stat *stat);
+
+/* fsio_parts.c */
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
 void fsio_parts_end(struct fsio *io);
-void fsio_part_name(uint64_t ino, int64_t index, char *to); /* FSIO_NAME_BYTES */
 /* A descriptor that writes keeps digests from being taken. */
 enum part_use { PART_READ, PART_WRITE, PART_MAKE /* to be written, and made if it is not there */ };
 int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index,
                    enum part_use use); /* descriptor, or a negative errno; of what is spilled: to be read */
 int fsio_whole_open(struct fsio *io, uint64_t ino, enum part_use use, bool *spilled);
 void fsio_fresh_name(struct fsio *io, uint64_t ino, char *to); /* that is no part's */
-uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino); /* highest index of a stripe that may be here, + 1 */
 uint64_t fsio_stripes_next(struct fsio *io, uint64_t ino,
                            uint64_t from); /* lowest index of one here, from that on; UINT64_MAX: there is none */
 int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum); /* of those here: how many in size, blocks, newest times */
-void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
-/* A part that grows under another name, and its end: it gets the part's name, or is gone if `error` is not 0. Answers errors. */
+/* A part that grows under another name, and its end (fsio_fresh_end). */
 int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name); /* descriptor, or a negative errno; name: FSIO_NAME_BYTES */
+
+/* fsio_removal.c */
+void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
+/* It gets the part's name, or is gone if `error` is not 0. Answers errors. */
 /* `digest`: of its content; NULL: it is taken later */
 int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, const uint8_t *digest, int error);
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index); /* one part of a file that is not open */
@@ -367,7 +378,7 @@ int fsio_file_stat(struct fsio_file *file, struct data_stat *stat);
 int fsio_file_flush(struct fsio_file *file, uint64_t *seen);
 int fsio_file_error(struct fsio_file *file, uint64_t *seen); /* a failure of writing behind that is news to the asker */
 
-/* fsio_local.c: with the gate held */
+/* fsio_local.c, fsio_fds.c: with the gate held */
 bool fsio_file_deleted(struct fsio *io, uint64_t ino); /* its part goes. Does an open file hold on to it, and account for it? */
 int fsio_fd_get(struct fsio_file *file, enum part_use use, int *fd); /* of a LOCAL file; give it back with fsio_fd_put */
 void fsio_fd_put(struct fsio_file *file);
