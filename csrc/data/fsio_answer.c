@@ -201,45 +201,6 @@ static bool answer_seek(struct asking *asking) {
     return reply(asking, error, (uint64_t)at, NULL, 0);
 }
 
-int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length) {
-    bool moving;
-    if (!fsio_stripe_ours(io, ino, (uint64_t)index, &moving) || moving) return ESTALE;
-    int part = fsio_part_open(io, ino, index, PART_WRITE), error = 0;
-    if (part < 0) return -part == ENOENT ? 0 : -part;
-    fsio_change_begins(io);
-    int64_t before = fsio_allocated(part);
-    fsio_stripe_changes(io, ino, (uint64_t)index);
-    if (fallocate(part, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)length) != 0) error = errno;
-    fsio_stripe_changed(io, ino, (uint64_t)index);
-    fsio_account(io, fsio_allocated(part) - before);
-    fsio_change_ends(io);
-    close(part);
-    return error;
-}
-
-static int trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
-    uint64_t last = size / stripe, keep = size % stripe;
-    struct stat found = {0};
-    int error = fsio_stripes_delete(io, ino, keep > 0 ? last + 1 : last);
-    int part = keep > 0 ? fsio_part_open(io, ino, (int64_t)last, PART_WRITE) : -ENOENT;
-    if (part < 0) return error != 0 ? error : -part == ENOENT ? 0 : -part;
-    fsio_change_begins(io);
-    fsio_stripe_changes(io, ino, last);
-    if (fstat(part, &found) != 0) error = errno;
-    else if ((uint64_t)found.st_size > keep && ftruncate(part, (off_t)keep) != 0) error = errno;
-    fsio_stripe_changed(io, ino, last);
-    fsio_account(io, fsio_allocated(part) - (int64_t)found.st_blocks * 512);
-    fsio_change_ends(io);
-    close(part);
-    return error;
-}
-
-int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
-    int error = trim(io, ino, stripe, size);
-    if (fsio_has_copies(io)) fsio_copies_settle(io); /* copies of what was here before have come where they went */
-    return error;
-}
-
 static int delete_part(struct fsio *io, const struct data_request *request) {
     switch (request->flag) {
     case WHAT_ALL: return fsio_part_delete(io, request->ino);

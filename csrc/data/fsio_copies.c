@@ -242,3 +242,26 @@ int fsio_copied(struct fsio *io, uint64_t ino) {
     uint64_t end = fsio_stripes_end(io, ino);
     return end == 0 ? 0 : fsio_mark_copied(io, ino, end - 1);
 }
+
+/* ── stripes of this node, with their copies if they have any ── */
+
+int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size) {
+    int error = fsio_part_cut(io, ino, stripe, size);
+    if (fsio_has_copies(io)) fsio_copies_settle(io); /* copies of what was here before have come where they went */
+    return error;
+}
+
+/* Making room waits for the poll loop, so it comes before the lock: under that one only memory is written. */
+int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from, size_t count) {
+    uint64_t since = atomic_load(&io->room_made);
+    if (!fsio_takes_writes(io, ino, index)) return ESTALE;
+    uint64_t more = fsio_part_growth(io, ino, index, at, count);
+    fsio_change_begins(io);
+    int error = fsio_reserve_or_make(io, more) ? 0 : ENOSPC;
+    if (error == 0) {
+        error = (copied ? fsio_copied_keep : fsio_stripe_keep)(io, ino, index, at, from, count);
+        fsio_account(io, -(int64_t)more);
+    }
+    fsio_change_ends(io);
+    return fsio_refused(io, error, count, since);
+}

@@ -411,21 +411,28 @@ bool fsio_file_uses(struct fsio_file *file, int32_t node, int *error);
 int fsio_file_used_flush(struct fsio_file *file, int32_t node);
 void fsio_files_forget(struct fsio *io, int32_t node); /* it uses none any more */
 
-/* fsio_striped.c, fsio_pieces.c: with the gate held */
+/* fsio_held.c */
+bool fsio_takes_writes(struct fsio *io, uint64_t ino, uint64_t index); /* by our table the stripe is of this node, and stays here */
+uint64_t fsio_part_growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count); /* how many bytes longer it becomes */
+int fsio_part_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
+                    int64_t *grown); /* bytes that it takes beyond before */
+int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
+                     size_t count); /* of this node; asks for no limit. ESTALE: it is not */
+int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length);
+int fsio_part_cut(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes of a file that has now `size` bytes */
+
+/* fsio_owners.c */
 /* `copied`: if its owner dies its heir has it. Zeros where nothing is. */
 int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, char *to, size_t count);
 int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from, size_t count);
-int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from,
-                    size_t count); /* of this node; ESTALE: it is not */
-int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
-                     size_t count); /* likewise; asks for no limit */
 /* The lowest index of a stripe that is anywhere, from `index` on, as far as `last`; above that: there is none. 0 or an errno. */
 int fsio_next_stripe(struct fsio *io, uint64_t ino, uint64_t index, uint64_t last, bool copied, uint64_t *next);
 int fsio_segments_read(struct fsio *io, uint64_t ino, bool copied, const struct fsio_segment *segments, size_t count);
 int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t size, uint64_t old);
-uint64_t fsio_part_growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count); /* how many bytes longer it becomes */
-int fsio_part_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
-                    int64_t *grown); /* bytes that it takes beyond before */
+int fsio_stripe_punch(struct fsio_file *file, uint64_t index, uint64_t at, uint64_t count);
+int fsio_stripes_total(struct fsio_file *file, struct data_stat *sum); /* blocks and times. Shared, the gate is enough */
+
+/* fsio_pieces.c, fsio_striped.c: with the gate held */
 void fsio_striped_touch(struct fsio_file *file); /* it is written now */
 void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
 void fsio_striped_begin(struct fsio_file *file, int64_t written_ns); /* when it was that its record has not heard of yet; 0: it has */
@@ -447,6 +454,9 @@ void fsio_striped_leave(struct fsio_file *file); /* settle, and forget what was 
 void fsio_copies_begin(struct fsio *io);
 void fsio_copies_end(struct fsio *io);
 bool fsio_has_copies(struct fsio *io); /* has anything been said of copies */
+int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from,
+                    size_t count); /* of this node, with its copies if it has any, and as the limit allows; ESTALE: it is not */
+int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes here of a file that has now `size` bytes */
 int fsio_copied_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from,
                      size_t count); /* as fsio_stripe_keep, after its copies */
 /* Its copies alone, before there is anything here. ESTALE, ENODATA: a backup is not in step. */
@@ -488,8 +498,6 @@ void data_server_stop(struct fsio *io); /* waits for its threads */
 void data_server_free(struct fsio *io);
 
 /* fsio_answer.c */
-int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length);
-int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes here of a file that has now `size` bytes */
 /* Answer one request that came on `fd` from a node or a client. False: close the connection. `buffer`: DATA_CHUNK bytes. */
 bool fsio_answer(struct fsio *io, int fd, uint64_t peer, int lane, const uint8_t *request, char *buffer);
 

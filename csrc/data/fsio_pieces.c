@@ -19,6 +19,8 @@ enum {
     NEAR_BYTES = 2 << 20,    /* a kernel that reads ahead asks a little out of order */
 };
 
+static const int64_t DAY_NS = INT64_C(86400) * 1000000000;
+
 enum state { READING, CLEAN, DIRTY, WRITING };
 
 struct fsio_piece {
@@ -513,4 +515,28 @@ int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *
         fsio_striped_return(file, &lent);
     }
     return 0;
+}
+
+/* ── times ── those of the stripes say nothing: they were written when they were, whatever was set by hand since */
+
+void fsio_striped_begin(struct fsio_file *file, int64_t written_ns) {
+    atomic_store(&file->read_ns, 0);
+    atomic_store(&file->written_ns, written_ns);
+    atomic_store(&file->changed_ns, written_ns);
+}
+
+void fsio_striped_touch(struct fsio_file *file) {
+    int64_t now = fsio_now_ns();
+    atomic_store(&file->written_ns, now);
+    atomic_store(&file->changed_ns, now);
+    pthread_mutex_lock(&file->lock);
+    file->sum_ms = 0;
+    pthread_mutex_unlock(&file->lock);
+}
+
+/* As on tmpfs (relatime): once after each writing, and once a day. */
+void fsio_striped_looked_at(struct fsio_file *file) {
+    int64_t now = fsio_now_ns(), read = atomic_load(&file->read_ns), written = atomic_load(&file->written_ns);
+    if (written == 0 && read == 0) return; /* when it was read before, and when written, its record knows */
+    if (read <= written || read <= atomic_load(&file->changed_ns) || now - read > DAY_NS) atomic_store(&file->read_ns, now);
 }

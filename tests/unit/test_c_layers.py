@@ -1,6 +1,6 @@
-"""Calls between the files of ``csrc/`` go down: to lower folders, and inside a folder without circles, but for those there are.
+"""Calls between the files of ``csrc/`` go down: to lower folders, and inside a folder without circles.
 
-A file's functions are those that it defines with external linkage. The circles that are left are listed here, and may only shrink.
+A file's functions are those that it defines with external linkage.
 """
 
 from __future__ import annotations
@@ -15,15 +15,6 @@ CSRC = Path(__file__).resolve().parents[2] / "csrc"
 
 #: Lower number, lower folder. Those of one number do not call each other.
 FOLDERS = {"common": 0, "data": 1, "launcher": 2, "metadata": 2, "fuse": 3, "bindings": 4, "programs": 4}
-
-#: Folder -> files that call each other in a circle today (docs/architecture.md says how they are to be cut).
-CIRCLES: dict[str, list[set[str]]] = {
-    "data": [
-        {
-            "fsio_answer.c", "fsio_copies.c", "fsio_handle.c", "fsio_pieces.c", "fsio_spread.c", "fsio_striped.c", "fsio_users.c",
-        },
-    ],
-}
 
 DEFINITION = re.compile(
     r"^(?!\w+ static\b|static\b|typedef\b|struct \w+ \{|enum\b|union\b|return\b|else\b)"
@@ -71,11 +62,6 @@ def test_calls_go_to_lower_folders(path: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FOLDERS))
-def test_there_are_no_new_circles_inside_a_folder(name: str) -> None:
+def test_there_are_no_circles_inside_a_folder(name: str) -> None:
     inside = GRAPH.subgraph([path for path in GRAPH if folder(path) == name])
-    found = [{path.partition("/")[2] for path in part} for part in nx.strongly_connected_components(inside) if len(part) > 1]
-    allowed = CIRCLES.get(name, [])
-    for part in found:
-        assert any(part <= known for known in allowed), f"new circle in csrc/{name}: {sorted(part)}"
-    for known in allowed:
-        assert any(part == known for part in found), f"csrc/{name}: this circle has shrunk to {found}: shorten the list {sorted(known)}"
+    assert not [sorted(part) for part in nx.strongly_connected_components(inside) if len(part) > 1]
