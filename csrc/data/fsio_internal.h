@@ -1,9 +1,9 @@
-/* What the files of fsio share. fsio.c: life. fsio_events.c: events. fsio_table.c: owners. fsio_workers.c: threads in the background.
- * fsio_files.c: the table of open files. fsio_parts.c: parts. fsio_count.c: the memory that they take. fsio_handle.c: handles. fsio_local.c, fsio_remote.c, fsio_striped.c: reading and writing whole files here, files that another node has open,
- * striped files. fsio_pieces.c: reading ahead and writing behind. fsio_ends.c: sizes that the record does not have yet. fsio_spread.c: from one
- * layout to the other. fsio_users.c: other nodes' use of files that are open here. fsio_jobs.c: work in the background. fsio_room.c: making room. fsio_lost.c: stripes that went with a node. fsio_copies.c: copies of
- * stripes. fsio_digests.c: digests of parts. fsio_spill.c: whole parts on a disk.
- * client.c: connections to others. server.c: connections from others. fsio_answer.c: the requests on them.
+/* What the files of fsio share. fsio.c: life. state/events.c: events. state/table.c: owners. state/workers.c: threads in the background.
+ * state/files.c: the table of open files. store/parts.c: parts. store/count.c: the memory that they take. handle.c: handles. store/local.c, remote.c, striped/striped.c: reading and writing whole files here, files that another node has open,
+ * striped files. striped/pieces.c: reading ahead and writing behind. state/ends.c: sizes that the record does not have yet. striped/spread.c: from one
+ * layout to the other. users.c: other nodes' use of files that are open here. jobs.c: work in the background. store/room.c: making room. state/lost.c: stripes that went with a node. striped/copies.c: copies of
+ * stripes. store/part_digests.c: digests of parts. store/spill.c: whole parts on a disk.
+ * client.c: connections to others. server.c: connections from others. answer.c: the requests on them.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
  * spill_lock, room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held, and one of passing_on (after the gates), which
@@ -11,11 +11,11 @@
 #ifndef AMFS_FSIO_INTERNAL_H
 #define AMFS_FSIO_INTERNAL_H
 
-#include "client.h"
 #include "common/bytes.h"
+#include "common/digests.h"
 #include "common/thread.h"
-#include "digests.h"
 #include "fsio.h"
+#include "peers/client.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -99,7 +99,7 @@ struct fsio_file {
     int error; /* the last failure of writing behind, and how many there were */
     uint64_t error_count;
 
-    struct fsio_piece *pieces; /* STRIPED: fsio_pieces.c */
+    struct fsio_piece *pieces; /* STRIPED: striped/pieces.c */
     size_t piece_count, carried;
     _Atomic int64_t read_ns, written_ns, changed_ns; /* STRIPED: atime, mtime, ctime as far as they come from here; 0: not known */
     struct data_stat sum; /* and what its owners said last */
@@ -244,26 +244,26 @@ struct fsio {
     bool keeper_runs;
 };
 
-/* fsio_events.c */
+/* state/events.c */
 int64_t fsio_now_ns(void); /* since 1970 */
 void fsio_fair_lock(pthread_rwlock_t *lock);
 void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error);
 int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no DATA_BROKEN, ECANCELED once stopped */
 
-/* fsio_table.c */
+/* state/table.c */
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
 bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */
 bool fsio_any_moving(struct fsio *io);
 size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index); /* with table_lock held and a table there */
 bool fsio_has_others(struct fsio *io);
 
-/* fsio_lost.c */
+/* state/lost.c */
 bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t from, uint64_t end,
                        uint64_t since); /* of those bytes, after that version */
 bool fsio_file_lost(struct fsio_file *file);
 void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* what is known of it from now on */
 
-/* fsio_count.c */
+/* store/count.c */
 void fsio_count_begin(struct fsio *io);
 bool fsio_room(struct fsio *io, uint64_t more); /* is there room for so many more bytes */
 bool fsio_reserve(struct fsio *io, uint64_t more); /* likewise, and accounts for them */
@@ -274,7 +274,7 @@ void fsio_change_ends(struct fsio *io);
 void fsio_rescan(struct fsio *io); /* count again what is there; nothing to do where the kernel counts */
 int64_t fsio_allocated(int fd); /* bytes */
 
-/* fsio_digests.c */
+/* store/part_digests.c */
 struct digests_key fsio_digests_key(const struct fsio *io, uint64_t ino, int64_t index);
 void fsio_digest_later(struct fsio *io, uint64_t ino, int64_t index); /* it is finished here */
 /* EBUSY: it is being written; EAGAIN: was */
@@ -288,7 +288,7 @@ void fsio_stripe_changed(struct fsio *io, uint64_t ino, uint64_t index);
 enum digests_verdict fsio_check(struct fsio *io, int file, uint64_t ino, int64_t index, const char *path);
 void fsio_tell_damage(struct fsio *io, uint64_t ino, int64_t index, const char *path); /* ino 0: of that file of the store */
 
-/* fsio_spilled.c */
+/* store/spilled.c */
 bool fsio_spills(const struct fsio *io);
 void fsio_spill_lock(struct fsio *io); /* where parts are spilled */
 void fsio_spill_unlock(struct fsio *io);
@@ -297,11 +297,11 @@ void fsio_press_ended(struct fsio *io, uint64_t freed);
 bool fsio_spilled_to(struct fsio *io, const char *name, char *target); /* FSIO_TARGET_BYTES, below root; false: no link stands there */
 void fsio_spilled_drop(struct fsio *io, const char *target); /* nothing leads there any more */
 int fsio_spilled_open(struct fsio *io, const char *name); /* to be read; or a negative errno */
-/* fsio_spill.c */
+/* store/spill.c */
 int fsio_bring_back(struct fsio_file *file,
                     bool empty); /* with the gate held alone. `empty`: without its content. ENOSPC; EIO: it cannot be read */
 
-/* fsio_names.c */
+/* store/names.c */
 typedef bool (*fsio_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
 void fsio_walk(struct fsio *io, fsio_visitor visit, void *context); /* until a directory's visit answers false */
 bool fsio_walk_directory(struct fsio *io, unsigned number, fsio_visitor visit,
@@ -316,7 +316,7 @@ void fsio_aside_name(uint64_t ino, unsigned number, char *to); /* likewise: that
 struct stat;
 void fsio_to_stat(const struct stat *found, struct data_stat *stat);
 
-/* fsio_parts.c */
+/* store/parts.c */
 int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
 void fsio_parts_end(struct fsio *io);
 /* A descriptor that writes keeps digests from being taken. */
@@ -331,14 +331,14 @@ int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum); /* o
 /* A part that grows under another name, and its end (fsio_fresh_end). */
 int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name); /* descriptor, or a negative errno; name: FSIO_NAME_BYTES */
 
-/* fsio_removal.c */
+/* store/removal.c */
 void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
 /* It gets the part's name, or is gone if `error` is not 0. Answers errors. */
 /* `digest`: of its content; NULL: it is taken later */
 int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, const uint8_t *digest, int error);
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index); /* one part of a file that is not open */
 
-/* fsio_room.c: may wait, for the poll loop of this node */
+/* store/room.c: may wait, for the poll loop of this node */
 void fsio_removing(struct fsio *io, int by); /* so many more large parts whose bytes go, for which it waits */
 /* For who found none, though `room_made` was `since` before he tried. False: there is nothing here that could go. If it was so a moment ago: who is patient
  * asks again a little later, others take it for the answer. */
@@ -349,7 +349,7 @@ int fsio_refused(struct fsio *io, int error, uint64_t more,
                  uint64_t since); /* a stripe was not written: ESTALE if it is worth another try by now, else `error` */
 void fsio_room_stop(struct fsio *io);
 
-/* fsio_files.c */
+/* state/files.c */
 struct fsio_file *fsio_file_look(struct fsio *io, uint64_t ino); /* with files_lock held: an active file without a reference, or NULL */
 struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
 struct fsio_file *fsio_file_make(struct fsio *io, uint64_t ino); /* likewise; one without a kind if there is none. NULL: no memory */
@@ -361,13 +361,13 @@ bool fsio_has_writers(const struct fsio_file *file); /* here or through here; wi
 bool fsio_file_written(struct fsio_file *file);
 int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
 
-/* fsio_ends.c */
+/* state/ends.c */
 void fsio_end_keep(struct fsio_file *file);
 bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost); /* of a kept end; false: there is none */
 void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns); /* its time was set by hand since */
 void fsio_ends_free(struct fsio *io);
 
-/* fsio_handle.c */
+/* handle.c */
 void fsio_file_leave(struct fsio_file *file); /* fsio.leave_file */
 int fsio_file_read(struct fsio_file *file, struct fsio_stream *stream, void *to, size_t count, uint64_t offset, size_t *got);
 int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint64_t offset);
@@ -378,7 +378,7 @@ int fsio_file_stat(struct fsio_file *file, struct data_stat *stat);
 int fsio_file_flush(struct fsio_file *file, uint64_t *seen);
 int fsio_file_error(struct fsio_file *file, uint64_t *seen); /* a failure of writing behind that is news to the asker */
 
-/* fsio_local.c, fsio_fds.c: with the gate held */
+/* store/local.c, store/fds.c: with the gate held */
 bool fsio_file_deleted(struct fsio *io, uint64_t ino); /* its part goes. Does an open file hold on to it, and account for it? */
 int fsio_fd_get(struct fsio_file *file, enum part_use use, int *fd); /* of a LOCAL file; give it back with fsio_fd_put */
 void fsio_fd_put(struct fsio_file *file);
@@ -395,7 +395,7 @@ void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: 
 void fsio_local_adopted(struct fsio *io, uint64_t ino, int64_t bytes); /* another file, of which `used` has so many, is its part by now */
 void fsio_local_lose(struct fsio_file *file); /* its part was removed, and nothing stands for it */
 
-/* fsio_remote.c: with the gate held */
+/* remote.c: with the gate held */
 int fsio_remote_use(struct fsio_file *file, bool opening); /* tell the node what use there is of it here, if that changed */
 void fsio_remote_leave(struct fsio_file *file); /* there is none any more */
 int fsio_remote_read(struct fsio_file *file, char *to, size_t count, uint64_t offset, size_t *got);
@@ -405,13 +405,13 @@ int fsio_remote_fallocate(struct fsio_file *file, int mode, uint64_t offset, uin
 int fsio_remote_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
 int fsio_remote_stat(struct fsio_file *file, struct data_stat *stat);
 int fsio_remote_flush(struct fsio_file *file);
-/* fsio_users.c */
+/* users.c */
 int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int writers); /* the other side of fsio_remote_use */
 bool fsio_file_uses(struct fsio_file *file, int32_t node, int *error);
 int fsio_file_used_flush(struct fsio_file *file, int32_t node);
 void fsio_files_forget(struct fsio *io, int32_t node); /* it uses none any more */
 
-/* fsio_held.c */
+/* striped/held.c */
 bool fsio_takes_writes(struct fsio *io, uint64_t ino, uint64_t index); /* by our table the stripe is of this node, and stays here */
 uint64_t fsio_part_growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count); /* how many bytes longer it becomes */
 int fsio_part_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
@@ -421,7 +421,7 @@ int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at,
 int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length);
 int fsio_part_cut(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes of a file that has now `size` bytes */
 
-/* fsio_owners.c */
+/* striped/owners.c */
 /* `copied`: if its owner dies its heir has it. Zeros where nothing is. */
 int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, char *to, size_t count);
 int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from, size_t count);
@@ -432,7 +432,7 @@ int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, bool copie
 int fsio_stripe_punch(struct fsio_file *file, uint64_t index, uint64_t at, uint64_t count);
 int fsio_stripes_total(struct fsio_file *file, struct data_stat *sum); /* blocks and times. Shared, the gate is enough */
 
-/* fsio_pieces.c, fsio_striped.c: with the gate held */
+/* striped/pieces.c, striped/striped.c: with the gate held */
 void fsio_striped_touch(struct fsio_file *file); /* it is written now */
 void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
 void fsio_striped_begin(struct fsio_file *file, int64_t written_ns); /* when it was that its record has not heard of yet; 0: it has */
@@ -450,7 +450,7 @@ int fsio_striped_stat(struct fsio_file *file, struct data_stat *stat);
 void fsio_striped_settle(struct fsio_file *file); /* what is written behind has reached its owners, or failed */
 void fsio_striped_leave(struct fsio_file *file); /* settle, and forget what was read ahead */
 
-/* fsio_copies.c */
+/* striped/copies.c */
 void fsio_copies_begin(struct fsio *io);
 void fsio_copies_end(struct fsio *io);
 bool fsio_has_copies(struct fsio *io); /* has anything been said of copies */
@@ -471,12 +471,12 @@ int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, 
 /* While the owner does that with a stripe nobody changes it. ESTALE: by our table it is not the owner. */
 int fsio_undisturbed(struct fsio *io, uint64_t ino, uint64_t index, int (*act)(struct fsio *io, void *context), void *context);
 
-/* fsio_spread.c */
+/* striped/spread.c */
 int fsio_spread(struct fsio_file *file, bool tell); /* LOCAL -> STRIPED, with the gate held alone */
 int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size,
                     uint64_t since); /* EIO if some of it was lost after that version */
 
-/* fsio_workers.c */
+/* state/workers.c */
 void fsio_workers_begin(struct fsio *io);
 int fsio_workers_start(struct fsio_workers *workers, int threads); /* as many as that in all. 0 or errno */
 void fsio_workers_stop(struct fsio *io);
@@ -497,7 +497,7 @@ void data_server_dismiss(struct fsio *io, int32_t node); /* close the connection
 void data_server_stop(struct fsio *io); /* waits for its threads */
 void data_server_free(struct fsio *io);
 
-/* fsio_answer.c */
+/* answer.c */
 /* Answer one request that came on `fd` from a node or a client. False: close the connection. `buffer`: DATA_CHUNK bytes. */
 bool fsio_answer(struct fsio *io, int fd, uint64_t peer, int lane, const uint8_t *request, char *buffer);
 

@@ -1,5 +1,5 @@
 /* The table of the files that are open here, whatever their kind. */
-#include "fsio_internal.h"
+#include "data/fsio_internal.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 #ifndef AMFS_DATA_TRANSFER_H
 #define AMFS_DATA_TRANSFER_H
 
-#include "digests.h"
+#include "common/digests.h"
 
 int data_send_range(int socket, int file, uint64_t offset, uint64_t count); /* zeros where it has become shorter */
 int data_send_extents(int socket, int file, uint64_t size);

@@ -1,5 +1,5 @@
 /* Files whose content is here: reading and writing. */
-#include "fsio_internal.h"
+#include "data/fsio_internal.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* Changes of the stripes that lie here, without a look at their copies. */
-#include "fsio_internal.h"
+#include "data/fsio_internal.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -12,10 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/extents.h"
-#include "common/thread.h"
-#include "common/watch.h"
+#include "bytes.h"
+#include "extents.h"
+#include "thread.h"
+#include "watch.h"
 
 enum {
     BUCKETS = 1 << 16,

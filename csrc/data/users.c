@@ -1,4 +1,4 @@
-/* Files that are open here and that other nodes use through this one: the other side of fsio_remote.c. */
+/* Files that are open here and that other nodes use through this one: the other side of remote.c. */
 #include "fsio_internal.h"
 
 #include <stdlib.h>

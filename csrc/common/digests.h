@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "common/xxh3.h"
+#include "xxh3.h"
 
 /* Of which file. Parts: a number of their fsio (digests_space), and that of the part. Others: device and inode number. */
 struct digests_key {

@@ -1,5 +1,5 @@
 /* Files that another node has open for writing: everything goes through that node. Its side of that is in
- * fsio_users.c. */
+ * users.c. */
 #include "fsio_internal.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What other nodes ask, and the answers. Whatever does not make sense closes the connection. */
 #include "common/extents.h"
 #include "fsio_internal.h"
-#include "transfer.h"
+#include "peers/transfer.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* Parts that go, and parts that take the place of others. */
-#include "fsio_internal.h"
+#include "data/fsio_internal.h"
 
 #include <fcntl.h>
 #include <stdio.h>
