@@ -1,4 +1,4 @@
-"""Calls between the files of ``csrc/`` go down: to lower folders, and inside a folder without circles.
+"""Calls and includes between the files of ``csrc/`` go down: to lower folders, and inside a folder without circles.
 
 A file's functions are those that it defines with external linkage.
 """
@@ -18,6 +18,9 @@ FOLDERS = {
     "common": 0, "data/peers": 1, "data/state": 2, "data/store": 3, "data/striped": 4, "data": 5, "launcher": 6, "metadata": 6, "fuse": 7,
     "bindings": 8, "programs": 8,
 }  # fmt: skip
+
+#: What the folders below data/ do for those above it is declared in one header, which each of them includes.
+CONTRACT = "data/fsio.h"
 
 DEFINITION = re.compile(
     r"^(?!\w+ static\b|static\b|typedef\b|struct \w+ \{|enum\b|union\b|return\b|else\b)"
@@ -50,7 +53,18 @@ def calls() -> nx.DiGraph:
     return graph
 
 
+def includes() -> nx.DiGraph:
+    """File -> header of ours that it includes."""
+    graph = nx.DiGraph()
+    for file in sorted(CSRC.rglob("*.[ch]")):
+        for name in re.findall(r'^#include "([^"]+)"', file.read_text(encoding="utf-8"), re.MULTILINE):
+            header = next(path for path in (file.parent / name, CSRC / name) if path.exists())
+            graph.add_edge(str(file.relative_to(CSRC)), str(header.relative_to(CSRC)))
+    return graph
+
+
 GRAPH = calls()
+INCLUDES = includes()
 
 
 def test_the_graph_is_not_empty() -> None:
@@ -62,6 +76,22 @@ def test_calls_go_to_lower_folders(path: str) -> None:
     for other, facts in GRAPH[path].items():
         if folder(other) != folder(path):
             assert FOLDERS[folder(other)] < FOLDERS[folder(path)], f"{path} calls {facts['name']} of {other}"
+
+
+def test_every_folder_has_its_place() -> None:
+    assert {folder(str(path.relative_to(CSRC))) for path in CSRC.rglob("*.[ch]")} == {*FOLDERS, "tests"}
+
+
+@pytest.mark.parametrize("path", sorted(path for path in INCLUDES if folder(path) in FOLDERS))
+def test_includes_go_to_lower_folders(path: str) -> None:
+    for other in INCLUDES[path]:
+        if folder(other) != folder(path) and other != CONTRACT:
+            assert FOLDERS[folder(other)] < FOLDERS[folder(path)], f"{path} includes {other}"
+
+
+def test_includes_have_no_circles() -> None:
+    assert INCLUDES.number_of_edges() > 250
+    assert nx.is_directed_acyclic_graph(INCLUDES)
 
 
 @pytest.mark.parametrize("name", sorted(FOLDERS))

@@ -1,7 +1,7 @@
 /* Where files in stripes end that were written here, from when the last of their writers has gone until their record knows. Whoever opens one
  * in between brings the end that the record had before, and would write over what lies behind that; or takes it for a whole file still, if it has grown
  * into stripes meanwhile. */
-#include "data/fsio_internal.h"
+#include "state.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* What fsio tells the poll loop of its node, and what all files of fsio use: the clock, and locks that let writers in. */
-#include "data/fsio_internal.h"
+#include "state.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* The table of the files that are open here, whatever their kind. */
-#include "data/fsio_internal.h"
+#include "state.h"
 
 #include <stdlib.h>
 

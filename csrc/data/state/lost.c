@@ -1,7 +1,7 @@
 /* Stripes that were lost with a node. Their partitions have new owners, which have none of these stripes and cannot tell a lost one from a hole. So the
  * node on which a file is open decides: it knows which partitions were lost with which version of the table, and up to which version nothing of the
  * file was lost. */
-#include "data/fsio_internal.h"
+#include "state.h"
 
 #include "common/stripe_partition.h"
 

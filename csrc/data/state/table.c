@@ -1,5 +1,5 @@
 /* The table of owners: on which node each stripe lies. */
-#include "data/fsio_internal.h"
+#include "state.h"
 
 #include "common/stripe_partition.h"
 

@@ -1,6 +1,6 @@
 /* Threads that do work in the background, one after the other. What the work is, its job says. */
 #include "common/watch.h"
-#include "data/fsio_internal.h"
+#include "state.h"
 
 #include <stdlib.h>
 

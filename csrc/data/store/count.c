@@ -1,7 +1,7 @@
 /* How much memory the parts of this node take, and whether there is room for more. Where the store is a mount of its own the kernel counts. Else what
  * is written and deleted is accounted for, and all parts are counted now and then, for files come and go through other hands, too: tasks', and the
  * kernel's for those that it passes through. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

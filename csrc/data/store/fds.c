@@ -1,6 +1,6 @@
 /* Descriptors of files whose content is here, and what these files account for. There is not one descriptor for each that is
  * open: the limit can be low. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

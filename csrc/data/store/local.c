@@ -1,5 +1,5 @@
 /* Files whose content is here: reading and writing. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 /* The names of the parts of this node, which inodes have stripes here, and listing. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * Stripes are changed piece by piece, for writers anywhere: each change says when it begins, which forgets the digest, and when it ends. A
  * digest is taken between changes: the moment is noted first, then nobody may be changing the part, and a change that begins later moves
  * the moment on, so that the digest is not kept. So while a digest stands nothing has changed since. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

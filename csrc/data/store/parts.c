@@ -1,5 +1,5 @@
 /* The parts of this node: opening them, new ones, which stripes there are. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Parts that go, and parts that take the place of others. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <fcntl.h>
 #include <stdio.h>

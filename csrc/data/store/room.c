@@ -1,6 +1,6 @@
 /* Making room: what lies here only so that it is near gives way to data that has no other place. What may go is not known here; somebody else is asked
  * (FSIO_EVENT_FULL) and says when it is done. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* Whole parts of a few KiB, read and made in one go by threads that must not wait. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * the digest of its content. The link leads over another one in the root, and so is short: a long one takes a page of memory, or a huge one. A part goes there when nobody has it open, in one step: whoever opens it finds the part or the link. It is read where it
  * lies, and comes back before it is changed. Which parts go is decided elsewhere. */
 #include "common/extents.h"
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <fcntl.h>
 #include <stdio.h>

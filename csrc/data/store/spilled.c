@@ -1,5 +1,5 @@
 /* Parts that were spilled (store/spill.c): the links that stand for them, and when there is too much in memory. */
-#include "data/fsio_internal.h"
+#include "store.h"
 
 #include <fcntl.h>
 #include <stdio.h>

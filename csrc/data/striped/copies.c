@@ -4,8 +4,8 @@
  * stripes (is in step), is decided elsewhere (fs/vfs/stripe_copies.py).
  *
  * A node takes copies from the owner by its own table only, on a lane of their own: who takes one waits for no other node. */
-#include "data/fsio_internal.h"
 #include "data/peers/transfer.h"
+#include "striped.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

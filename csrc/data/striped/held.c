@@ -1,5 +1,5 @@
 /* Changes of the stripes that lie here, without a look at their copies. */
-#include "data/fsio_internal.h"
+#include "striped.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

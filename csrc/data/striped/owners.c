@@ -1,5 +1,5 @@
 /* Stripes at their owners, this node among them: one, many at once, all of a file. */
-#include "data/fsio_internal.h"
+#include "striped.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * A piece lies in one stripe and is at most PIECE_MAX long. A file has few of them at a time, in a list. Those of reading ahead are whole;
  * one that is written has the bytes from..to, contiguous, and goes to its owner when it is full, when others need the room, or on a flush. The
  * carriers, a few threads, do both. Under the file's lock but for the copying itself, during which a piece is pinned. */
-#include "data/fsio_internal.h"
+#include "striped.h"
 
 #include <stdlib.h>
 #include <string.h>

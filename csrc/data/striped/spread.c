@@ -1,6 +1,6 @@
 /* From one layout to the other: a whole file to stripes at their owners, stripes to a whole file here. */
 #include "common/extents.h"
-#include "data/fsio_internal.h"
+#include "striped.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Striped files but for reading and writing, which is in striped/pieces.c: truncation, holes, what they take. */
-#include "data/fsio_internal.h"
+#include "striped.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

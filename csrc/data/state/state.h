@@ -1,0 +1,283 @@
+/* What a node has in memory of its data, and what all files of data/ stand on. Lower files first:
+ * events.c: events, the clock. table.c: owners of partitions. workers.c: threads in the background. files.c: the table of open files. lost.c: stripes that
+ * went with a node. ends.c: sizes that the record does not have yet.
+ *
+ * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
+ * spill_lock, room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held, and one of passing_on (after the gates), which
+ * waits for the lane of copies only. Of passing_on and taking nobody holds two. */
+#ifndef AMFS_DATA_STATE_H
+#define AMFS_DATA_STATE_H
+
+#include "common/bytes.h"
+#include "common/digests.h"
+#include "common/thread.h"
+#include "data/fsio.h"
+#include "data/peers/client.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    FSIO_FILE_BUCKETS = 4096,
+    FSIO_OPEN_MAX = 512,        /* descriptors kept for open local files; more are closed and opened again as needed */
+    FSIO_THREADS_MAX = 64,
+    FSIO_STRIPE_BYTES = 512 << 10, /* where nobody said how long a stripe is */
+    FSIO_NAME_BYTES = 64,       /* a part's path below root */
+    FSIO_TARGET_BYTES = 112,    /* likewise of a spilled one */
+    FSIO_RESCAN_SECONDS = 30,
+    FSIO_COPY_LOCKS = 64,
+    FSIO_CHANGING = 4096, /* stripes that share one are taken for one: a digest is taken later then */
+    FSIO_WRITTEN = 1 << 16, /* likewise whole parts, which may be open for long */
+};
+
+struct data_server;
+
+/* Whoever uses the third lane. Its connections are used in one direction: questions by who made them, answers by the other. All functions are called
+ * by threads of the server, but for one connection by one at a time. */
+struct data_rpc;
+struct data_rpc_handler {
+    void *context;
+    /* Something has come from `node`. `link`: of data_rpc_open, NULL on a connection that the other made. False: close it. `buffer`: DATA_CHUNK bytes. */
+    bool (*attend)(void *context, int32_t node, void *link, int fd, char *buffer);
+    void (*ended)(void *context, void *link); /* a connection of ours is about to be closed */
+    void (*changed)(void *context, uint64_t ino); /* another node has written to a file through this one, and is not answered yet */
+    void (*tick)(void *context); /* every two seconds */
+    void (*let_go)(void *context); /* fsio is being freed */
+};
+
+struct fsio_piece;
+
+struct fsio_users { /* one other node's use of a file through this one */
+    struct fsio_users *next;
+    int32_t peer;
+    int readers, writers;
+    uint64_t errors_seen;
+};
+
+struct fsio_file {
+    struct fsio_file *next; /* in its bucket */
+    struct fsio *io;
+    uint64_t ino;
+    int references; /* under files_lock: handles, other nodes, requests on their way */
+
+    pthread_rwlock_t gate; /* shared: reads and writes; alone: kind and stripe change, truncation */
+    _Atomic enum fsio_kind kind; /* changed with the gate held alone, as known, node and stripe */
+    bool known; /* false: just made, what follows says nothing yet */
+    atomic_bool serves; /* other nodes may use it through us: known and not REMOTE */
+    int32_t node;
+    _Atomic uint32_t stripe;
+    atomic_bool copied; /* its stripes have copies, or would have */
+    atomic_bool torn; /* STRIPED: some of it was lost with a node, and cannot be told from a hole any more */
+    _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this version of the table */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int readers, writers; /* handles of this node */
+    bool told_reading, told_writing; /* REMOTE: what its node knows of that; under the gate */
+    struct fsio_users *users;
+    _Atomic uint64_t size; /* STRIPED: the size; LOCAL: the highest end accounted for */
+    int fd; /* LOCAL; -1: not open at the moment */
+    bool fd_writes;
+    int busy; /* uses of fd under way */
+    atomic_bool counted; /* size and accounted are what its part says */
+    atomic_bool gone; /* deleted while open: the descriptor is all that is left of it */
+    bool spreading; /* LOCAL, under lock: it is being laid in stripes, with the gate held for long */
+    bool lost; /* LOCAL, under lock: its content is nowhere: EIO */
+    atomic_bool spilled; /* LOCAL: fd is that of a copy on a disk, which is only read */
+    atomic_llong accounted; /* bytes of it that `used` contains */
+    int error; /* the last failure of writing behind, and how many there were */
+    uint64_t error_count;
+
+    struct fsio_piece *pieces; /* STRIPED: striped/pieces.c */
+    size_t piece_count, carried;
+    _Atomic int64_t read_ns, written_ns, changed_ns; /* STRIPED: atime, mtime, ctime as far as they come from here; 0: not known */
+    struct data_stat sum; /* and what its owners said last */
+    int64_t sum_ms;
+};
+
+/* Where a reader has come to: reading ahead follows those that go through a file in order. Unlocked: what is lost costs speed only. */
+struct fsio_stream {
+    _Atomic uint64_t next;
+    atomic_uint run;
+};
+
+struct fsio_handle {
+    struct fsio_file *file;
+    struct fsio_stream stream;
+    bool writing, passing; /* passing: it is not counted */
+    bool through; /* nobody flushes: every write does */
+    uint64_t errors_seen;
+};
+
+/* Something to do for a worker. */
+struct fsio_job {
+    struct fsio_job *next;
+    const char *name; /* for who asks what is being done, with the number of the file */
+    uint64_t ino;
+    void (*run)(struct fsio *io, struct fsio_job *job, bool stopped); /* frees it. `stopped`: there is no time for it any more */
+};
+
+/* Threads, and what they have to do. */
+struct fsio_workers {
+    struct fsio *io;
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    pthread_t thread[FSIO_THREADS_MAX];
+    int threads;
+    struct fsio_job *jobs, **tail;
+};
+
+/* Which inodes have stripes here, so that deleting a file of one part does not read a directory. Open addressing, 0: free. */
+struct fsio_stripes {
+    struct fsio_stripes_slot {
+        uint64_t ino;
+        uint64_t end; /* highest index + 1 */
+        bool copied;
+    } *slots;
+    size_t room, count;
+};
+
+struct fsio {
+    int32_t node;
+    int root_fd;
+    int store_fd; /* where the runs keep their files; -1: there are none */
+    char *spill;  /* where symbolic links of the store may lead: the node's spill directory, absolute; NULL: there is none */
+    uint64_t spill_above, spill_most; /* bytes in memory above which parts are spilled (0: none are), and how many may be (0: any) */
+    pthread_mutex_t spill_lock; /* a part and the link that stands for it change places, or one of them is removed or replaced */
+    atomic_llong spilled; /* bytes */
+    atomic_uint spill_count;
+    atomic_bool pressed; /* somebody is at it */
+    _Atomic int64_t press_vain_until_ms;
+    bool (*_Atomic used_elsewhere)(struct fsio *io, uint64_t ino);
+    int event_fd;
+    atomic_bool stopping;
+
+    pthread_mutex_t files_lock;
+    struct fsio_file *files[FSIO_FILE_BUCKETS];
+    pthread_mutex_t ends_lock; /* after all others */
+    struct fsio_end *ends;
+    atomic_bool keeps_ends;
+    atomic_int open_fds;
+    void (*leave_file)(struct fsio_file *file); /* nobody has it open any more, and it is about to be freed */
+
+    pthread_mutex_t stripes_lock;
+    struct fsio_stripes stripes;
+
+    bool own_mount; /* root, or the directory above it, is a mount of its own: the kernel counts for us */
+    uint64_t limit;
+    atomic_llong used, parts; /* own_mount: used when last asked */
+    atomic_llong since; /* own_mount: bytes added since */
+    atomic_llong held; /* otherwise: bytes of the limit that are not parts (fsio_hold), */
+    atomic_llong held_spilled; /* and those of the spill directory */
+    _Atomic int64_t asked_ms; /* own_mount: when */
+    pthread_mutex_t rescan_lock;
+    _Atomic int64_t scanned_ms, scan_took_ms, exact_ms; /* when last; for how long; when last without anything accounted for meanwhile */
+    _Atomic uint64_t accounts; /* how often something was */
+    atomic_int changing; /* how many are at what is not accounted for yet, or not there yet */
+
+    pthread_mutex_t room_lock;
+    pthread_cond_t room_changed;
+    int room_patience_ms; /* 0: nobody makes room */
+    uint64_t room_asked, room_answered;
+    _Atomic uint64_t room_made; /* how often something went */
+    _Atomic int64_t removed_since_ms;
+    _Atomic uint64_t removed; /* bytes that were deleted while somebody waited, since then */
+    unsigned removing; /* large parts whose names have gone, and whose bytes go */
+    int64_t room_asked_ms; /* when that was last asked */
+    int64_t room_vain_until_ms; /* nothing could go, and so soon nothing will; 0: the last time something could */
+
+    pthread_mutex_t table_lock;
+    int32_t *owners;
+    bool *moving;
+    size_t partitions;
+    bool others; /* a partition belongs to another node */
+    uint64_t *lost; /* of each partition: the version of the table with which its stripes were lost; 0: never */
+    uint64_t *lost_copies; /* likewise: those that have copies, too */
+    struct fsio_copies *copies; /* of each partition; NULL: nothing has been said of them */
+    _Atomic uint64_t lost_version; /* the last of them */
+
+    pthread_mutex_t passing_on[FSIO_COPY_LOCKS]; /* by stripe: its owner changes it and its copies */
+    pthread_mutex_t taking[FSIO_COPY_LOCKS];     /* by stripe: a copy of it here changes */
+
+    pthread_rwlock_t writes; /* shared: a stripe here is being written; alone: wait until none is that began before */
+
+    struct data_client client;
+    struct data_server *server; /* NULL: not listening */
+    struct data_rpc_handler rpc_handler; /* attend NULL: there is none */
+
+    pthread_mutex_t events_lock;
+    struct fsio_event *events, **events_tail;
+
+    pthread_mutex_t carriers_lock;
+    pthread_cond_t carriers_work;
+    pthread_t carrier[8];
+    int carriers, carriers_idle, carry_count;
+    struct fsio_piece *carry_head, **carry_tail;
+    struct spare *spares;
+    int spare_count;
+    atomic_llong piece_bytes;
+
+    struct fsio_workers workers, fetchers; /* fetchers: for the runs, so that neither has to wait for the other's */
+    atomic_uint fresh_count;
+
+    uint64_t digests, stripe_digests; /* the numbers of its whole parts and of its stripes among all whose digests are kept */
+    bool checks;                      /* digests of parts are taken: there are other nodes, or there may be */
+    atomic_int stripe_changes[FSIO_CHANGING]; /* by stripe: so many are under way here */
+    atomic_int writing[FSIO_WRITTEN]; /* by who has no handle here */
+    _Atomic uint64_t stripes_queued[FSIO_CHANGING]; /* numbers (fsio_digests_key) of stripes whose digest will be taken */
+    struct fsio_damage *damages; /* under events_lock */
+
+    pthread_mutex_t keeper_lock;
+    pthread_cond_t keeper_wake;
+    pthread_t keeper;
+    bool keeper_runs;
+};
+
+/* events.c */
+int64_t fsio_now_ns(void); /* since 1970 */
+void fsio_fair_lock(pthread_rwlock_t *lock);
+void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error);
+int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no DATA_BROKEN, ECANCELED once stopped */
+
+/* table.c */
+int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
+bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */
+bool fsio_any_moving(struct fsio *io);
+size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index); /* with table_lock held and a table there */
+bool fsio_has_others(struct fsio *io);
+
+/* workers.c */
+void fsio_workers_begin(struct fsio *io);
+int fsio_workers_start(struct fsio_workers *workers, int threads); /* as many as that in all. 0 or errno */
+void fsio_workers_stop(struct fsio *io);
+void fsio_workers_end(struct fsio *io);
+bool fsio_works(struct fsio *io); /* there are workers */
+bool fsio_enqueue(struct fsio_workers *workers, struct fsio_job *job); /* false: fsio has been stopped */
+int fsio_later(struct fsio *io, void (*act)(void *context), void *context); /* by a worker, unless fsio is stopped first. 0 or errno */
+
+/* files.c */
+struct fsio_file *fsio_file_look(struct fsio *io, uint64_t ino); /* with files_lock held: an active file without a reference, or NULL */
+struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
+struct fsio_file *fsio_file_make(struct fsio *io, uint64_t ino); /* likewise; one without a kind if there is none. NULL: no memory */
+void fsio_file_drop(struct fsio_file *file);
+void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
+struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino); /* with its gate held alone; NULL: somebody has it open */
+void fsio_file_exit(struct fsio_file *file);
+bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
+bool fsio_file_written(struct fsio_file *file);
+int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
+
+/* lost.c */
+bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t from, uint64_t end,
+                       uint64_t since); /* of those bytes, after that version */
+bool fsio_file_lost(struct fsio_file *file);
+void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* what is known of it from now on */
+
+/* ends.c */
+void fsio_end_keep(struct fsio_file *file);
+bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost); /* of a kept end; false: there is none */
+void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns); /* its time was set by hand since */
+void fsio_ends_free(struct fsio *io);
+
+#endif
