@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,13 +89,13 @@ static bool answer_read(struct asking *asking) {
     if (request->index >= 0) ours = fsio_stripe_ours(asking->io, request->ino, (uint64_t)request->index, &moving);
     if (moving && !exact) return reply(asking, ESTALE, 0, NULL, 0);
     if (moving || !ours) { /* it is fetched away: what was being written when that began is in it */
-        pthread_rwlock_wrlock(&asking->io->writes);
-        pthread_rwlock_unlock(&asking->io->writes);
+        pthread_rwlock_wrlock(&asking->io->striped->writes);
+        pthread_rwlock_unlock(&asking->io->striped->writes);
     }
     int part = fsio_part_open(asking->io, request->ino, request->index, PART_READ);
     if (part == -ENOENT && request->index >= 0 && !exact) return reply(asking, ours ? 0 : ESTALE, 0, NULL, 0); /* zeros */
     if (part < 0) return reply(asking, -part, 0, NULL, 0);
-    bool fine = false, looked_at = request->index >= 0 && !exact && request->offset == 0 && asking->io->checks;
+    bool fine = false, looked_at = request->index >= 0 && !exact && request->offset == 0 && asking->io->store->checks;
     if (looked_at && fsio_check(asking->io, part, request->ino, request->index, NULL) == DIGESTS_DAMAGED) {
         fine = reply(asking, EBADMSG, 0, NULL, 0);
     } else if (fstat(part, &found) == 0) {
@@ -163,7 +162,7 @@ static bool answer_stored(struct asking *asking) {
     if (data_receive(asking->fd, path, request->extra) != 0) return false;
     path[request->extra] = '\0';
     if (strlen(path) != request->extra) return false;
-    int file = asking->io->store_fd < 0 ? -ENOENT : open_stored(asking->io->store_fd, asking->io->spill, path);
+    int file = asking->io->store->store_fd < 0 ? -ENOENT : open_stored(asking->io->store->store_fd, asking->io->store->spill, path);
     if (file < 0) return reply(asking, -file, 0, NULL, 0);
     int error = fstat(file, &found) != 0 ? errno : S_ISREG(found.st_mode) ? 0 : EISDIR;
     bool fine;

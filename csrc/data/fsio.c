@@ -1,7 +1,6 @@
 /* Life of fsio. Contract in fsio.h. */
 #include "fsio_internal.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,71 +43,43 @@ static void free_all(struct fsio *io) {
     if (io->rpc_handler.attend != NULL) io->rpc_handler.let_go(io->rpc_handler.context);
     data_client_end(&io->client);
     fsio_workers_end(io);
-    fsio_spares_free(io);
-    fsio_parts_end(io);
-    if (io->store_fd >= 0) close(io->store_fd);
-    free(io->spill);
+    fsio_striped_free(io);
+    fsio_store_free(io);
     if (io->event_fd >= 0) close(io->event_fd);
     free(io->owners);
     free(io->moving);
     free(io->lost);
     free(io->lost_copies);
-    fsio_copies_end(io);
-    pthread_rwlock_destroy(&io->writes);
-    pthread_cond_destroy(&io->carriers_work);
-    pthread_mutex_destroy(&io->carriers_lock);
     pthread_cond_destroy(&io->keeper_wake);
     pthread_mutex_destroy(&io->keeper_lock);
-    pthread_cond_destroy(&io->room_changed);
-    pthread_mutex_destroy(&io->room_lock);
-    pthread_mutex_destroy(&io->spill_lock);
     pthread_mutex_destroy(&io->events_lock);
     pthread_mutex_destroy(&io->table_lock);
-    pthread_mutex_destroy(&io->stripes_lock);
     fsio_ends_free(io);
     pthread_mutex_destroy(&io->files_lock);
     pthread_mutex_destroy(&io->ends_lock);
-    pthread_mutex_destroy(&io->rescan_lock);
     free(io);
 }
 
 struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t error_size) {
     struct fsio *io = calloc(1, sizeof *io);
-    pthread_condattr_t monotonic;
     bool listens = options->listen != NULL && options->listen[0] != '\0';
-    if (io == NULL) {
+    if (io == NULL || !fsio_store_make(io, options->limit, options->key != NULL) || !fsio_striped_make(io)) {
         snprintf(error, error_size, "%s", strerror(ENOMEM));
+        if (io != NULL) fsio_store_free(io);
+        free(io);
         return NULL;
     }
     io->node = options->node;
-    io->limit = options->limit;
-    io->digests = digests_space();
-    io->stripe_digests = digests_space();
-    io->checks = options->key != NULL;
-    io->root_fd = io->store_fd = -1;
     io->events_tail = &io->events;
     io->leave_file = fsio_file_leave;
-    io->carry_tail = &io->carry_head;
     data_client_begin(&io->client, (uint64_t)io->node, options->incarnation, options->key);
     fsio_workers_begin(io);
-    fsio_fair_lock(&io->writes);
-    fsio_copies_begin(io);
-    pthread_mutex_init(&io->carriers_lock, NULL);
-    pthread_cond_init(&io->carriers_work, NULL);
     pthread_mutex_init(&io->files_lock, NULL);
     pthread_mutex_init(&io->ends_lock, NULL);
-    pthread_mutex_init(&io->rescan_lock, NULL);
-    pthread_mutex_init(&io->stripes_lock, NULL);
     pthread_mutex_init(&io->table_lock, NULL);
-    pthread_mutex_init(&io->room_lock, NULL);
-    pthread_mutex_init(&io->spill_lock, NULL);
     pthread_mutex_init(&io->events_lock, NULL);
     pthread_mutex_init(&io->keeper_lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&io->keeper_wake, &monotonic);
-    pthread_cond_init(&io->room_changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    new_monotonic_cond(&io->keeper_wake);
     io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int failed = io->event_fd < 0 ? errno : 0;
     if (options->threads < 1 || options->threads > FSIO_THREADS_MAX) {
@@ -126,12 +97,7 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
         free_all(io);
         return NULL;
     }
-    if (options->store != NULL && (io->store_fd = open(options->store, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) {
-        snprintf(error, error_size, "cannot open %s: %s", options->store, strerror(errno));
-        free_all(io);
-        return NULL;
-    }
-    if (fsio_parts_begin(io, options->root, error, error_size) != 0) {
+    if (fsio_store_open(io, options->root, options->store, error, error_size) != 0) {
         free_all(io);
         return NULL;
     }
@@ -140,9 +106,9 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
     if (failed == 0) failed = fsio_workers_start(&io->workers, options->threads);
     if (failed != 0) snprintf(error, error_size, "cannot start a thread: %s", strerror(failed));
     if (failed == 0 && listens) failed = data_server_open(io, options->listen, error, error_size);
-    if (failed == 0 && io->checks) digests_want(1);
+    if (failed == 0 && io->store->checks) digests_want(1);
     if (failed == 0) return io;
-    io->checks = false;
+    io->store->checks = false;
     fsio_stop(io);
     free_all(io);
     return NULL;
@@ -158,15 +124,7 @@ void fsio_forget_peer(struct fsio *io, int32_t node) {
     fsio_files_forget(io, node);
 }
 
-int fsio_set_spill(struct fsio *io, const char *directory) {
-    free(io->spill);
-    io->spill = strdup(directory);
-    return io->spill == NULL ? ENOMEM : 0;
-}
-
 void fsio_set_stall_ms(struct fsio *io, int milliseconds) { io->client.stall_ms = milliseconds; }
-
-int fsio_root_fd(const struct fsio *io) { return io->root_fd; }
 
 void fsio_stop(struct fsio *io) {
     pthread_mutex_lock(&io->keeper_lock);
@@ -177,7 +135,7 @@ void fsio_stop(struct fsio *io) {
     pthread_mutex_unlock(&io->keeper_lock);
     if (!join) return; /* has been stopped before */
     pthread_join(io->keeper, NULL);
-    if (io->checks) {
+    if (io->store->checks) {
         digests_leave(io);
         digests_want(-1);
     }

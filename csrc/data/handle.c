@@ -2,7 +2,6 @@
 #include "fsio_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 void fsio_file_leave(struct fsio_file *file) {
@@ -198,7 +197,7 @@ int fsio_file_write(struct fsio_file *file, const void *from, size_t count, uint
     int error;
     if (offset != FSIO_APPEND && (offset > INT64_MAX || count > INT64_MAX - offset)) return EFBIG;
     for (;;) {
-        uint64_t since = atomic_load(&file->io->room_made);
+        uint64_t since = atomic_load(&file->io->store->room_made);
         int back = file->kind == FSIO_LOCAL && atomic_load(&file->spilled) ? come_back(file) : 0;
         if (back != 0 && back != ENOSPC) return back;
         pthread_rwlock_rdlock(&file->gate);
@@ -240,7 +239,7 @@ int fsio_file_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint6
     int error;
     if (length == 0 || offset > INT64_MAX) return EINVAL;
     if (length > INT64_MAX - offset) return EFBIG;
-    uint64_t since = atomic_load(&file->io->room_made);
+    uint64_t since = atomic_load(&file->io->store->room_made);
     pthread_rwlock_wrlock(&file->gate);
     if (file->kind == FSIO_LOCAL) {
         error = fsio_local_fallocate(file, mode, offset, length);

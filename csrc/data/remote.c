@@ -2,7 +2,6 @@
  * users.c. */
 #include "fsio_internal.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 enum {

@@ -133,17 +133,13 @@ void data_reap(struct data_client *client) {
 /* ── life ── */
 
 void data_client_begin(struct data_client *client, uint64_t id, uint64_t incarnation, const uint8_t *key) {
-    pthread_condattr_t monotonic;
     client->id = id;
     client->incarnation = incarnation;
     client->has_key = key != NULL;
     if (key != NULL) memcpy(client->key, key, sizeof client->key);
     client->stall_ms = DATA_STALL_MS;
     pthread_mutex_init(&client->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&client->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    new_monotonic_cond(&client->changed);
 }
 
 void data_client_stop(struct data_client *client) {

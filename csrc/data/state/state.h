@@ -20,15 +20,9 @@
 
 enum {
     FSIO_FILE_BUCKETS = 4096,
-    FSIO_OPEN_MAX = 512,        /* descriptors kept for open local files; more are closed and opened again as needed */
     FSIO_THREADS_MAX = 64,
     FSIO_STRIPE_BYTES = 512 << 10, /* where nobody said how long a stripe is */
-    FSIO_NAME_BYTES = 64,       /* a part's path below root */
-    FSIO_TARGET_BYTES = 112,    /* likewise of a spilled one */
     FSIO_RESCAN_SECONDS = 30,
-    FSIO_COPY_LOCKS = 64,
-    FSIO_CHANGING = 4096, /* stripes that share one are taken for one: a digest is taken later then */
-    FSIO_WRITTEN = 1 << 16, /* likewise whole parts, which may be open for long */
 };
 
 struct data_server;
@@ -128,28 +122,10 @@ struct fsio_workers {
     struct fsio_job *jobs, **tail;
 };
 
-/* Which inodes have stripes here, so that deleting a file of one part does not read a directory. Open addressing, 0: free. */
-struct fsio_stripes {
-    struct fsio_stripes_slot {
-        uint64_t ino;
-        uint64_t end; /* highest index + 1 */
-        bool copied;
-    } *slots;
-    size_t room, count;
-};
-
 struct fsio {
     int32_t node;
-    int root_fd;
-    int store_fd; /* where the runs keep their files; -1: there are none */
-    char *spill;  /* where symbolic links of the store may lead: the node's spill directory, absolute; NULL: there is none */
-    uint64_t spill_above, spill_most; /* bytes in memory above which parts are spilled (0: none are), and how many may be (0: any) */
-    pthread_mutex_t spill_lock; /* a part and the link that stands for it change places, or one of them is removed or replaced */
-    atomic_llong spilled; /* bytes */
-    atomic_uint spill_count;
-    atomic_bool pressed; /* somebody is at it */
-    _Atomic int64_t press_vain_until_ms;
-    bool (*_Atomic used_elsewhere)(struct fsio *io, uint64_t ino);
+    struct fsio_store *store;     /* store/store.h */
+    struct fsio_striped *striped; /* striped/striped.h */
     int event_fd;
     atomic_bool stopping;
 
@@ -158,34 +134,7 @@ struct fsio {
     pthread_mutex_t ends_lock; /* after all others */
     struct fsio_end *ends;
     atomic_bool keeps_ends;
-    atomic_int open_fds;
     void (*leave_file)(struct fsio_file *file); /* nobody has it open any more, and it is about to be freed */
-
-    pthread_mutex_t stripes_lock;
-    struct fsio_stripes stripes;
-
-    bool own_mount; /* root, or the directory above it, is a mount of its own: the kernel counts for us */
-    uint64_t limit;
-    atomic_llong used, parts; /* own_mount: used when last asked */
-    atomic_llong since; /* own_mount: bytes added since */
-    atomic_llong held; /* otherwise: bytes of the limit that are not parts (fsio_hold), */
-    atomic_llong held_spilled; /* and those of the spill directory */
-    _Atomic int64_t asked_ms; /* own_mount: when */
-    pthread_mutex_t rescan_lock;
-    _Atomic int64_t scanned_ms, scan_took_ms, exact_ms; /* when last; for how long; when last without anything accounted for meanwhile */
-    _Atomic uint64_t accounts; /* how often something was */
-    atomic_int changing; /* how many are at what is not accounted for yet, or not there yet */
-
-    pthread_mutex_t room_lock;
-    pthread_cond_t room_changed;
-    int room_patience_ms; /* 0: nobody makes room */
-    uint64_t room_asked, room_answered;
-    _Atomic uint64_t room_made; /* how often something went */
-    _Atomic int64_t removed_since_ms;
-    _Atomic uint64_t removed; /* bytes that were deleted while somebody waited, since then */
-    unsigned removing; /* large parts whose names have gone, and whose bytes go */
-    int64_t room_asked_ms; /* when that was last asked */
-    int64_t room_vain_until_ms; /* nothing could go, and so soon nothing will; 0: the last time something could */
 
     pthread_mutex_t table_lock;
     int32_t *owners;
@@ -194,13 +143,7 @@ struct fsio {
     bool others; /* a partition belongs to another node */
     uint64_t *lost; /* of each partition: the version of the table with which its stripes were lost; 0: never */
     uint64_t *lost_copies; /* likewise: those that have copies, too */
-    struct fsio_copies *copies; /* of each partition; NULL: nothing has been said of them */
     _Atomic uint64_t lost_version; /* the last of them */
-
-    pthread_mutex_t passing_on[FSIO_COPY_LOCKS]; /* by stripe: its owner changes it and its copies */
-    pthread_mutex_t taking[FSIO_COPY_LOCKS];     /* by stripe: a copy of it here changes */
-
-    pthread_rwlock_t writes; /* shared: a stripe here is being written; alone: wait until none is that began before */
 
     struct data_client client;
     struct data_server *server; /* NULL: not listening */
@@ -209,24 +152,7 @@ struct fsio {
     pthread_mutex_t events_lock;
     struct fsio_event *events, **events_tail;
 
-    pthread_mutex_t carriers_lock;
-    pthread_cond_t carriers_work;
-    pthread_t carrier[8];
-    int carriers, carriers_idle, carry_count;
-    struct fsio_piece *carry_head, **carry_tail;
-    struct spare *spares;
-    int spare_count;
-    atomic_llong piece_bytes;
-
     struct fsio_workers workers, fetchers; /* fetchers: for the runs, so that neither has to wait for the other's */
-    atomic_uint fresh_count;
-
-    uint64_t digests, stripe_digests; /* the numbers of its whole parts and of its stripes among all whose digests are kept */
-    bool checks;                      /* digests of parts are taken: there are other nodes, or there may be */
-    atomic_int stripe_changes[FSIO_CHANGING]; /* by stripe: so many are under way here */
-    atomic_int writing[FSIO_WRITTEN]; /* by who has no handle here */
-    _Atomic uint64_t stripes_queued[FSIO_CHANGING]; /* numbers (fsio_digests_key) of stripes whose digest will be taken */
-    struct fsio_damage *damages; /* under events_lock */
 
     pthread_mutex_t keeper_lock;
     pthread_cond_t keeper_wake;

@@ -22,84 +22,85 @@ int64_t fsio_allocated(int fd) {
     return fstat(fd, &found) == 0 ? (int64_t)found.st_blocks * 512 : 0;
 }
 
-void fsio_change_begins(struct fsio *io) { atomic_fetch_add(&io->changing, 1); }
+void fsio_change_begins(struct fsio *io) { atomic_fetch_add(&io->store->changing, 1); }
 
-void fsio_change_ends(struct fsio *io) { atomic_fetch_sub(&io->changing, 1); }
+void fsio_change_ends(struct fsio *io) { atomic_fetch_sub(&io->store->changing, 1); }
 
 static uint64_t used_so_far(struct fsio *io) {
-    int64_t used = atomic_load(&io->used) + atomic_load(io->own_mount ? &io->since : &io->held);
+    int64_t used = atomic_load(&io->store->used) + atomic_load(io->store->own_mount ? &io->store->since : &io->store->held);
     return used > 0 ? (uint64_t)used : 0;
 }
 
 void fsio_account(struct fsio *io, int64_t bytes) {
     if (bytes == 0) return;
-    atomic_fetch_add(&io->accounts, 1);
-    if (io->own_mount) {
-        if (bytes > 0) atomic_fetch_add(&io->since, bytes);
-    } else if (atomic_fetch_add(&io->used, bytes) + bytes < 0) {
-        atomic_store(&io->used, 0); /* files came that nobody told us of; the next count puts it right */
+    atomic_fetch_add(&io->store->accounts, 1);
+    if (io->store->own_mount) {
+        if (bytes > 0) atomic_fetch_add(&io->store->since, bytes);
+    } else if (atomic_fetch_add(&io->store->used, bytes) + bytes < 0) {
+        atomic_store(&io->store->used, 0); /* files came that nobody told us of; the next count puts it right */
     }
     if (bytes > 0) fsio_pressed(io, used_so_far(io));
 }
 
 uint64_t fsio_hold(struct fsio *io, uint64_t bytes, uint64_t spilled) {
-    atomic_store(&io->held_spilled, (int64_t)spilled);
-    int64_t before = atomic_exchange(&io->held, (int64_t)bytes), parts = atomic_load(&io->used);
-    if ((int64_t)bytes < before) atomic_fetch_add(&io->room_made, 1);
-    if (io->own_mount) return 0;
+    atomic_store(&io->store->held_spilled, (int64_t)spilled);
+    int64_t before = atomic_exchange(&io->store->held, (int64_t)bytes), parts = atomic_load(&io->store->used);
+    if ((int64_t)bytes < before) atomic_fetch_add(&io->store->room_made, 1);
+    if (io->store->own_mount) return 0;
     if ((int64_t)bytes > before) fsio_pressed(io, used_so_far(io));
     return parts > 0 ? (uint64_t)parts : 0;
 }
 
 static void ask_kernel(struct fsio *io) {
     struct statvfs found;
-    atomic_store(&io->asked_ms, now_ms());
-    if (fstatvfs(io->root_fd, &found) != 0) return;
-    atomic_store(&io->since, 0);
-    atomic_store(&io->used, (int64_t)((found.f_blocks - found.f_bfree) * found.f_frsize));
+    atomic_store(&io->store->asked_ms, now_ms());
+    if (fstatvfs(io->store->root_fd, &found) != 0) return;
+    atomic_store(&io->store->since, 0);
+    atomic_store(&io->store->used, (int64_t)((found.f_blocks - found.f_bfree) * found.f_frsize));
 }
 
 static uint64_t used_now(struct fsio *io) {
-    if (io->own_mount && (now_ms() - atomic_load(&io->asked_ms) > ASK_MS || atomic_load(&io->since) > ASK_BYTES)) ask_kernel(io);
+    if (io->store->own_mount && (now_ms() - atomic_load(&io->store->asked_ms) > ASK_MS || atomic_load(&io->store->since) > ASK_BYTES))
+        ask_kernel(io);
     return used_so_far(io);
 }
 
 bool fsio_room(struct fsio *io, uint64_t more) {
-    if (io->limit == 0 || more == 0) return true;
-    if (used_now(io) + more <= io->limit) return true;
-    if (!io->own_mount) return false;
+    if (io->store->limit == 0 || more == 0) return true;
+    if (used_now(io) + more <= io->store->limit) return true;
+    if (!io->store->own_mount) return false;
     ask_kernel(io);
-    return used_now(io) + more <= io->limit;
+    return used_now(io) + more <= io->store->limit;
 }
 
 bool fsio_reserve(struct fsio *io, uint64_t more) {
     if (more == 0) return true;
-    if (io->limit == 0) {
+    if (io->store->limit == 0) {
         fsio_account(io, (int64_t)more);
         return true;
     }
-    if (io->own_mount) {
+    if (io->store->own_mount) {
         bool room = fsio_room(io, more);
         if (room) fsio_account(io, (int64_t)more);
         return room;
     }
-    atomic_fetch_add(&io->accounts, 1);
-    int64_t used = atomic_load(&io->used), all;
+    atomic_fetch_add(&io->store->accounts, 1);
+    int64_t used = atomic_load(&io->store->used), all;
     do { /* nothing is taken in vain: a count of the parts would subtract it */
-        all = used + (int64_t)more + atomic_load(&io->held);
-        if (all > (int64_t)io->limit) return false;
-    } while (!atomic_compare_exchange_weak(&io->used, &used, used + (int64_t)more));
+        all = used + (int64_t)more + atomic_load(&io->store->held);
+        if (all > (int64_t)io->store->limit) return false;
+    } while (!atomic_compare_exchange_weak(&io->store->used, &used, used + (int64_t)more));
     fsio_pressed(io, (uint64_t)(all < 0 ? 0 : all));
     return true;
 }
 
 void fsio_usage(struct fsio *io, uint64_t *used, uint64_t *limit, uint64_t *parts) {
     /* Files come and go through other hands, too: the kernel writes those that it passes through. Counted while that is quick. */
-    if (atomic_load(&io->scan_took_ms) <= SCAN_MS && now_ms() - atomic_load(&io->scanned_ms) > SCAN_EVERY_MS) fsio_rescan(io);
-    int64_t count = atomic_load(&io->parts);
-    if (io->own_mount) ask_kernel(io);
+    if (atomic_load(&io->store->scan_took_ms) <= SCAN_MS && now_ms() - atomic_load(&io->store->scanned_ms) > SCAN_EVERY_MS) fsio_rescan(io);
+    int64_t count = atomic_load(&io->store->parts);
+    if (io->store->own_mount) ask_kernel(io);
     *used = used_now(io);
-    *limit = io->limit;
+    *limit = io->store->limit;
     *parts = count > 0 ? (uint64_t)count : 0;
 }
 
@@ -136,7 +137,7 @@ static void count_open(struct count *count, uint64_t ino, int64_t bytes) {
 
 /* What was counted holds: the differences that open files settle when they are closed begin there. */
 static void take_count(struct count *count, int64_t used) {
-    atomic_fetch_add(&count->io->used, count->bytes - used);
+    atomic_fetch_add(&count->io->store->used, count->bytes - used);
     for (size_t i = 0; i < count->open_count; i++) {
         struct fsio_file *file = fsio_file_find(count->io, count->open[i].ino);
         if (file == NULL) continue;
@@ -150,7 +151,7 @@ static bool count_one(void *context, int directory, const char *name, uint64_t i
     struct stat found;
     count->parts++;
     if (count->with_stripes && index >= 0) fsio_note_stripe(count->io, ino, (uint64_t)index);
-    if (!count->io->own_mount && fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (!count->io->store->own_mount && fstatat(directory, name, &found, AT_SYMLINK_NOFOLLOW) == 0) {
         int64_t bytes = (int64_t)found.st_blocks * 512;
         count->bytes += bytes;
         if (index < 0) count_open(count, ino, bytes);
@@ -160,32 +161,33 @@ static bool count_one(void *context, int directory, const char *name, uint64_t i
 
 void fsio_rescan(struct fsio *io) {
     struct count count = {.io = io};
-    if (pthread_mutex_trylock(&io->rescan_lock) != 0) return; /* somebody is at it */
-    int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts), began = now_ms();
-    uint64_t accounts = atomic_load(&io->accounts);
-    bool quiet = atomic_load(&io->changing) == 0; /* in this order: who ends in between has accounted for it */
+    if (pthread_mutex_trylock(&io->store->rescan_lock) != 0) return; /* somebody is at it */
+    int64_t used = atomic_load(&io->store->used), parts = atomic_load(&io->store->parts), began = now_ms();
+    uint64_t accounts = atomic_load(&io->store->accounts);
+    bool quiet = atomic_load(&io->store->changing) == 0; /* in this order: who ends in between has accounted for it */
     fsio_walk(io, count_one, &count);
     count.bytes += fsio_deleted_bytes(io);
     if (!atomic_load(&io->stopping)) {
-        atomic_fetch_add(&io->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
-        bool exact = quiet && atomic_load(&io->changing) == 0 && accounts == atomic_load(&io->accounts);
-        bool first = began - atomic_load(&io->scanned_ms) > DRIFT_MS; /* nobody has counted lately: a better count may come soon */
-        if (exact || first) atomic_store(&io->exact_ms, began);
-        if (!io->own_mount && (exact || io->limit == 0 || began - atomic_load(&io->exact_ms) > DRIFT_MS)) take_count(&count, used);
+        atomic_fetch_add(&io->store->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
+        bool exact = quiet && atomic_load(&io->store->changing) == 0 && accounts == atomic_load(&io->store->accounts);
+        bool first = began - atomic_load(&io->store->scanned_ms) > DRIFT_MS; /* nobody has counted lately: a better count may come soon */
+        if (exact || first) atomic_store(&io->store->exact_ms, began);
+        if (!io->store->own_mount && (exact || io->store->limit == 0 || began - atomic_load(&io->store->exact_ms) > DRIFT_MS))
+            take_count(&count, used);
     }
     free(count.open);
     int64_t ended = now_ms();
-    atomic_store(&io->scanned_ms, ended);
-    atomic_store(&io->scan_took_ms, ended - began);
-    pthread_mutex_unlock(&io->rescan_lock);
+    atomic_store(&io->store->scanned_ms, ended);
+    atomic_store(&io->store->scan_took_ms, ended - began);
+    pthread_mutex_unlock(&io->store->rescan_lock);
 }
 
 void fsio_count_begin(struct fsio *io) {
     struct count count = {.io = io, .with_stripes = true};
     fsio_walk(io, count_one, &count);
     free(count.open);
-    atomic_store(&io->parts, count.parts);
-    atomic_store(&io->used, count.bytes);
-    atomic_store(&io->exact_ms, now_ms());
-    if (io->own_mount) ask_kernel(io);
+    atomic_store(&io->store->parts, count.parts);
+    atomic_store(&io->store->used, count.bytes);
+    atomic_store(&io->store->exact_ms, now_ms());
+    if (io->store->own_mount) ask_kernel(io);
 }

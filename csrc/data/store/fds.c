@@ -10,12 +10,12 @@ static void close_fd(struct fsio_file *file) {
     close(file->fd);
     file->fd = -1;
     file->fd_writes = false;
-    atomic_fetch_sub(&file->io->open_fds, 1);
+    atomic_fetch_sub(&file->io->store->open_fds, 1);
 }
 
 /* Close what is not in use until there are few enough. With no lock held but files_lock. */
 static void close_some(struct fsio *io) {
-    for (int i = 0; i < FSIO_FILE_BUCKETS && atomic_load(&io->open_fds) > FSIO_OPEN_MAX / 2; i++) {
+    for (int i = 0; i < FSIO_FILE_BUCKETS && atomic_load(&io->store->open_fds) > FSIO_OPEN_MAX / 2; i++) {
         for (struct fsio_file *file = io->files[i]; file != NULL; file = file->next) {
             if (pthread_mutex_trylock(&file->lock) != 0) continue;
             if (file->fd >= 0 && file->busy == 0 && !file->gone) close_fd(file);
@@ -35,7 +35,7 @@ static int open_fd(struct fsio_file *file, enum part_use use) {
     int error = again && dup3(opened, file->fd, O_CLOEXEC) < 0 ? errno : 0;
     if (again) close(opened);
     else file->fd = opened;
-    if (!again) atomic_fetch_add(&file->io->open_fds, 1);
+    if (!again) atomic_fetch_add(&file->io->store->open_fds, 1);
     if (error != 0) return error;
     atomic_store(&file->spilled, spilled);
     file->fd_writes = use != PART_READ && !spilled;
@@ -53,7 +53,7 @@ int fsio_fd_get(struct fsio_file *file, enum part_use use, int *fd) {
         *fd = file->fd;
     }
     pthread_mutex_unlock(&file->lock);
-    if (error == 0 && atomic_load(&io->open_fds) > FSIO_OPEN_MAX) {
+    if (error == 0 && atomic_load(&io->store->open_fds) > FSIO_OPEN_MAX) {
         pthread_mutex_lock(&io->files_lock);
         close_some(io);
         pthread_mutex_unlock(&io->files_lock);
@@ -118,8 +118,8 @@ bool fsio_local_replaced(struct fsio_file *file) {
     fsio_part_name(file->ino, FSIO_WHOLE, name);
     pthread_mutex_lock(&file->lock);
     int how = atomic_load(&file->spilled) ? 0 : AT_SYMLINK_NOFOLLOW;
-    bool replaced = file->gone || (file->fd >= 0 && fstatat(file->io->root_fd, name, &named, how) == 0 && fstat(file->fd, &opened) == 0 &&
-                                   (named.st_ino != opened.st_ino || named.st_dev != opened.st_dev));
+    bool replaced = file->gone || (file->fd >= 0 && fstatat(file->io->store->root_fd, name, &named, how) == 0 &&
+                                   fstat(file->fd, &opened) == 0 && (named.st_ino != opened.st_ino || named.st_dev != opened.st_dev));
     pthread_mutex_unlock(&file->lock);
     return replaced;
 }
@@ -142,7 +142,7 @@ void fsio_local_leave(struct fsio_file *file) {
     pthread_mutex_lock(&file->lock);
     if (file->counted && !file->gone && !atomic_load(&file->spilled)) {
         bool is_part = file->fd >= 0 && fstat(file->fd, &found) == 0 && found.st_nlink > 0; /* else another has taken its place */
-        if (is_part || fstatat(file->io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0) now = (int64_t)found.st_blocks * 512;
+        if (is_part || fstatat(file->io->store->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0) now = (int64_t)found.st_blocks * 512;
     }
     if (file->counted) fsio_account(file->io, now - atomic_load(&file->accounted));
     file->counted = file->gone = false;

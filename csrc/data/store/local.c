@@ -45,7 +45,7 @@ static void recount(struct fsio_file *file, int fd) {
 
 /* Would a write that begins inside the file fill holes for which there is no room? */
 static bool fills_too_much(struct fsio_file *file, int fd, uint64_t offset, size_t count) {
-    if (file->io->limit == 0 || fsio_room(file->io, count)) return false;
+    if (file->io->store->limit == 0 || fsio_room(file->io, count)) return false;
     off_t hole = lseek(fd, (off_t)offset, SEEK_HOLE);
     return hole >= 0 && (uint64_t)hole < offset + count;
 }
@@ -64,7 +64,7 @@ int fsio_local_write(struct fsio_file *file, const char *from, size_t count, uin
         if (put < 0 && errno != EINTR) error = errno;
         if (put > 0) *done += (size_t)put;
     }
-    if (file->io->limit != 0) recount(file, fd); /* what filled holes, and what was reserved and not written */
+    if (file->io->store->limit != 0) recount(file, fd); /* what filled holes, and what was reserved and not written */
     fsio_change_ends(file->io);
     fsio_fd_put(file);
     return error;

@@ -44,43 +44,43 @@ static int grow_stripes(struct fsio_stripes *stripes) {
 }
 
 int fsio_note_stripe(struct fsio *io, uint64_t ino, uint64_t index) {
-    pthread_mutex_lock(&io->stripes_lock);
-    int error = (io->stripes.count + 1) * 4 > io->stripes.room * 3 ? grow_stripes(&io->stripes) : 0;
+    pthread_mutex_lock(&io->store->stripes_lock);
+    int error = (io->store->stripes.count + 1) * 4 > io->store->stripes.room * 3 ? grow_stripes(&io->store->stripes) : 0;
     if (error == 0) {
-        struct fsio_stripes_slot *slot = find_slot(&io->stripes, ino);
-        if (slot->ino == 0) io->stripes.count++;
+        struct fsio_stripes_slot *slot = find_slot(&io->store->stripes, ino);
+        if (slot->ino == 0) io->store->stripes.count++;
         slot->ino = ino;
         if (slot->end < index + 1) slot->end = index + 1;
     }
-    pthread_mutex_unlock(&io->stripes_lock);
+    pthread_mutex_unlock(&io->store->stripes_lock);
     return error;
 }
 
 int fsio_mark_copied(struct fsio *io, uint64_t ino, uint64_t index) {
     int error = fsio_note_stripe(io, ino, index);
-    pthread_mutex_lock(&io->stripes_lock);
-    if (error == 0) find_slot(&io->stripes, ino)->copied = true;
-    pthread_mutex_unlock(&io->stripes_lock);
+    pthread_mutex_lock(&io->store->stripes_lock);
+    if (error == 0) find_slot(&io->store->stripes, ino)->copied = true;
+    pthread_mutex_unlock(&io->store->stripes_lock);
     return error;
 }
 
 bool fsio_is_copied(struct fsio *io, uint64_t ino) {
-    pthread_mutex_lock(&io->stripes_lock);
-    bool copied = io->stripes.room > 0 && find_slot(&io->stripes, ino)->copied;
-    pthread_mutex_unlock(&io->stripes_lock);
+    pthread_mutex_lock(&io->store->stripes_lock);
+    bool copied = io->store->stripes.room > 0 && find_slot(&io->store->stripes, ino)->copied;
+    pthread_mutex_unlock(&io->store->stripes_lock);
     return copied;
 }
 
 uint64_t fsio_stripes_end(struct fsio *io, uint64_t ino) {
-    pthread_mutex_lock(&io->stripes_lock);
-    uint64_t end = io->stripes.room == 0 ? 0 : find_slot(&io->stripes, ino)->end;
-    pthread_mutex_unlock(&io->stripes_lock);
+    pthread_mutex_lock(&io->store->stripes_lock);
+    uint64_t end = io->store->stripes.room == 0 ? 0 : find_slot(&io->store->stripes, ino)->end;
+    pthread_mutex_unlock(&io->store->stripes_lock);
     return end;
 }
 
 void fsio_stripes_cut(struct fsio *io, uint64_t ino, uint64_t end) {
-    pthread_mutex_lock(&io->stripes_lock);
-    struct fsio_stripes *all = &io->stripes;
+    pthread_mutex_lock(&io->store->stripes_lock);
+    struct fsio_stripes *all = &io->store->stripes;
     struct fsio_stripes_slot *slot = all->room == 0 ? NULL : find_slot(all, ino);
     if (slot != NULL && slot->ino != 0 && slot->end > end) slot->end = end;
     if (slot != NULL && slot->ino != 0 && slot->end == 0) {
@@ -92,7 +92,7 @@ void fsio_stripes_cut(struct fsio *io, uint64_t ino, uint64_t end) {
             *find_slot(all, moved.ino) = moved;
         }
     }
-    pthread_mutex_unlock(&io->stripes_lock);
+    pthread_mutex_unlock(&io->store->stripes_lock);
 }
 
 /* ── listing ── */
@@ -119,7 +119,7 @@ bool fsio_walk_directory(struct fsio *io, unsigned number, fsio_visitor visit, v
     int64_t index;
     bool go_on = true;
     snprintf(name, sizeof name, "%02x", number);
-    int fd = openat(io->root_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(io->store->root_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = fd < 0 ? NULL : fdopendir(fd);
     if (directory == NULL) {
         if (fd >= 0) close(fd);

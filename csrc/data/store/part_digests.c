@@ -24,8 +24,8 @@ struct fsio_damage {
 
 /* A number that two stripes share is no harm: a digest counts only for a file of the same inode number, size and time. */
 struct digests_key fsio_digests_key(const struct fsio *io, uint64_t ino, int64_t index) {
-    if (index == FSIO_WHOLE) return (struct digests_key){io->digests, ino};
-    return (struct digests_key){io->stripe_digests, ino * 0x9E3779B97F4A7C15u + (uint64_t)index};
+    if (index == FSIO_WHOLE) return (struct digests_key){io->store->digests, ino};
+    return (struct digests_key){io->store->stripe_digests, ino * 0x9E3779B97F4A7C15u + (uint64_t)index};
 }
 
 static size_t place_of(const struct fsio *io, uint64_t ino, int64_t index) {
@@ -33,8 +33,8 @@ static size_t place_of(const struct fsio *io, uint64_t ino, int64_t index) {
 }
 
 static atomic_int *changing(struct fsio *io, uint64_t ino, int64_t index) {
-    if (index == FSIO_WHOLE) return &io->writing[ino * 0x9E3779B97F4A7C15u >> 40 & (FSIO_WRITTEN - 1)];
-    return &io->stripe_changes[place_of(io, ino, index)];
+    if (index == FSIO_WHOLE) return &io->store->writing[ino * 0x9E3779B97F4A7C15u >> 40 & (FSIO_WRITTEN - 1)];
+    return &io->store->stripe_changes[place_of(io, ino, index)];
 }
 
 static bool is_written(struct fsio *io, uint64_t ino, int64_t index) {
@@ -77,7 +77,7 @@ static void learn_later(void *context, uint64_t ino, int64_t index) {
     struct fsio *io = context;
     uint8_t digest[XXH3_BYTES];
     uint64_t number = fsio_digests_key(io, ino, index).number;
-    if (index != FSIO_WHOLE) (void)atomic_compare_exchange_strong(&io->stripes_queued[place_of(io, ino, index)], &number, 0);
+    if (index != FSIO_WHOLE) (void)atomic_compare_exchange_strong(&io->store->stripes_queued[place_of(io, ino, index)], &number, 0);
     int part = atomic_load(&io->stopping) ? -1 : fsio_part_open(io, ino, index, PART_READ);
     if (part < 0) return;
     bool young = index != FSIO_WHOLE && is_young(part);
@@ -88,27 +88,27 @@ static void learn_later(void *context, uint64_t ino, int64_t index) {
 
 void fsio_digest_later(struct fsio *io, uint64_t ino, int64_t index) {
     uint64_t number = fsio_digests_key(io, ino, index).number;
-    if (!io->checks) return;
-    if (index != FSIO_WHOLE && atomic_exchange(&io->stripes_queued[place_of(io, ino, index)], number) == number) return;
+    if (!io->store->checks) return;
+    if (index != FSIO_WHOLE && atomic_exchange(&io->store->stripes_queued[place_of(io, ino, index)], number) == number) return;
     digests_later(learn_later, io, ino, index);
 }
 
 void fsio_digest_forget(struct fsio *io, uint64_t ino) {
-    if (io->checks) digests_forget(fsio_digests_key(io, ino, FSIO_WHOLE));
+    if (io->store->checks) digests_forget(fsio_digests_key(io, ino, FSIO_WHOLE));
 }
 
 void fsio_digest_closed(struct fsio *io, uint64_t ino) {
-    if (io->checks && !is_written(io, ino, FSIO_WHOLE)) fsio_digest_later(io, ino, FSIO_WHOLE);
+    if (io->store->checks && !is_written(io, ino, FSIO_WHOLE)) fsio_digest_later(io, ino, FSIO_WHOLE);
 }
 
 void fsio_writing_begins(struct fsio *io, uint64_t ino) {
-    if (!io->checks) return;
+    if (!io->store->checks) return;
     atomic_fetch_add(changing(io, ino, FSIO_WHOLE), 1);
     fsio_digest_forget(io, ino);
 }
 
 void fsio_writing_ends(struct fsio *io, uint64_t ino) {
-    if (!io->checks) return;
+    if (!io->store->checks) return;
     fsio_digest_forget(io, ino);
     atomic_fetch_sub(changing(io, ino, FSIO_WHOLE), 1);
     fsio_digest_closed(io, ino);
@@ -117,20 +117,20 @@ void fsio_writing_ends(struct fsio *io, uint64_t ino) {
 bool fsio_is_writable(struct fsio *io, uint64_t ino) {
     char name[FSIO_NAME_BYTES];
     fsio_part_name(ino, FSIO_WHOLE, name);
-    int part = openat(io->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int part = openat(io->store->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     bool writable = part >= 0 && digests_writers(part) == EAGAIN;
     if (part >= 0) close(part);
     return writable;
 }
 
 void fsio_stripe_changes(struct fsio *io, uint64_t ino, uint64_t index) {
-    if (!io->checks) return;
+    if (!io->store->checks) return;
     atomic_fetch_add(changing(io, ino, (int64_t)index), 1);
     digests_forget(fsio_digests_key(io, ino, (int64_t)index));
 }
 
 void fsio_stripe_changed(struct fsio *io, uint64_t ino, uint64_t index) {
-    if (!io->checks) return;
+    if (!io->store->checks) return;
     atomic_fetch_sub(changing(io, ino, (int64_t)index), 1);
     fsio_digest_later(io, ino, (int64_t)index);
 }
@@ -149,8 +149,8 @@ void fsio_tell_damage(struct fsio *io, uint64_t ino, int64_t index, const char *
     damage->index = index;
     memcpy(damage->path, path == NULL ? "" : path, length);
     pthread_mutex_lock(&io->events_lock);
-    damage->next = io->damages;
-    io->damages = damage;
+    damage->next = io->store->damages;
+    io->store->damages = damage;
     pthread_mutex_unlock(&io->events_lock);
     fsio_tell(io, FSIO_EVENT_DAMAGED, 0, ino, 0, EBADMSG);
 }
@@ -179,7 +179,8 @@ enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, int64_t inde
     if (part < 0) return DIGESTS_UNKNOWN;
     if (fstat(part, &found) == 0) *size = (uint64_t)found.st_size;
     enum digests_verdict verdict = (index == FSIO_WHOLE ? fsio_check : look_at)(io, part, ino, index, NULL);
-    if (verdict == DIGESTS_UNKNOWN && io->checks) (void)fsio_digest_learn(io, ino, index, part, digest); /* from now on it can be told */
+    if (verdict == DIGESTS_UNKNOWN && io->store->checks)
+        (void)fsio_digest_learn(io, ino, index, part, digest); /* from now on it can be told */
     close(part);
     return verdict;
 }
@@ -211,8 +212,8 @@ struct fsio_checked fsio_check_stripes(struct fsio *io, uint64_t ino, uint64_t f
 
 bool fsio_take_damage(struct fsio *io, uint64_t *ino, int64_t *index, char **path) {
     pthread_mutex_lock(&io->events_lock);
-    struct fsio_damage *damage = io->damages;
-    if (damage != NULL) io->damages = damage->next;
+    struct fsio_damage *damage = io->store->damages;
+    if (damage != NULL) io->store->damages = damage->next;
     pthread_mutex_unlock(&io->events_lock);
     if (damage == NULL) return false;
     *ino = damage->ino;

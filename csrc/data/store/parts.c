@@ -15,7 +15,7 @@ static int open_part(struct fsio *io, uint64_t ino, int64_t index, enum part_use
     char name[FSIO_NAME_BYTES];
     fsio_part_name(ino, index, name);
     for (int tries = 0; tries < 16; tries++) {
-        int fd = openat(io->root_fd, name, (use == PART_READ ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW);
+        int fd = openat(io->store->root_fd, name, (use == PART_READ ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOFOLLOW);
         *spilled = fd < 0 && errno == ELOOP;
         if (*spilled) {
             fd = fsio_spilled_open(io, name);
@@ -28,9 +28,9 @@ static int open_part(struct fsio *io, uint64_t ino, int64_t index, enum part_use
             int error = fsio_note_stripe(io, ino, (uint64_t)index);
             if (error != 0) return -error;
         }
-        fd = openat(io->root_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        fd = openat(io->store->root_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd >= 0) {
-            atomic_fetch_add(&io->parts, 1);
+            atomic_fetch_add(&io->store->parts, 1);
             return fd;
         }
         if (errno != EEXIST) return -errno;
@@ -53,7 +53,7 @@ int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size,
     struct stat found;
     struct data_stat stat;
     fsio_part_name(ino, index, name);
-    if (fstatat(io->root_fd, name, &found, 0) != 0) return errno;
+    if (fstatat(io->store->root_fd, name, &found, 0) != 0) return errno;
     fsio_to_stat(&found, &stat);
     *size = stat.size;
     *blocks = stat.blocks;
@@ -63,7 +63,7 @@ int fsio_part_stat(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size,
     return 0;
 }
 
-void fsio_fresh_name(struct fsio *io, uint64_t ino, char *to) { fsio_aside_name(ino, atomic_fetch_add(&io->fresh_count, 1), to); }
+void fsio_fresh_name(struct fsio *io, uint64_t ino, char *to) { fsio_aside_name(ino, atomic_fetch_add(&io->store->fresh_count, 1), to); }
 
 struct nearest {
     uint64_t ino, from, found;
@@ -83,7 +83,7 @@ uint64_t fsio_stripes_next(struct fsio *io, uint64_t ino, uint64_t from) {
     char name[FSIO_NAME_BYTES];
     for (uint64_t i = from; i < probed; i++) {
         fsio_part_name(ino, (int64_t)i, name);
-        if (faccessat(io->root_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) return i;
+        if (faccessat(io->store->root_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) return i;
     }
     struct nearest nearest = {ino, probed, UINT64_MAX};
     if (probed < end) fsio_walk_directory(io, (unsigned)(ino & 0xff), come_near, &nearest);
@@ -128,14 +128,14 @@ int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum) {
     if (end > FSIO_PROBE_MAX) fsio_walk_directory(io, (unsigned)(ino & 0xff), sum_if, &summing);
     for (uint64_t i = 0; end <= FSIO_PROBE_MAX && i < end; i++) {
         fsio_part_name(ino, (int64_t)i, name);
-        if (counts(&summing, i)) sum_one(sum, io->root_fd, name);
+        if (counts(&summing, i)) sum_one(sum, io->store->root_fd, name);
     }
     return 0;
 }
 
 int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name) {
-    fsio_aside_name(ino, atomic_fetch_add(&io->fresh_count, 1), name);
-    int fd = openat(io->root_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fsio_aside_name(ino, atomic_fetch_add(&io->store->fresh_count, 1), name);
+    int fd = openat(io->store->root_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     return fd >= 0 ? fd : -errno;
 }
 
@@ -146,7 +146,7 @@ static void sweep_fresh(struct fsio *io) {
     for (unsigned i = 0; i < 256; i++) {
         char name[8];
         snprintf(name, sizeof name, "%02x", i);
-        int fd = openat(io->root_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int fd = openat(io->store->root_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         DIR *directory = fd < 0 ? NULL : fdopendir(fd);
         if (directory == NULL && fd >= 0) close(fd);
         if (directory == NULL) continue;
@@ -156,18 +156,38 @@ static void sweep_fresh(struct fsio *io) {
     }
 }
 
-int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size) {
+bool fsio_store_make(struct fsio *io, uint64_t limit, bool checks) {
+    struct fsio_store *store = io->store = calloc(1, sizeof *store);
+    if (store == NULL) return false;
+    store->limit = limit;
+    store->checks = checks;
+    store->root_fd = store->store_fd = -1;
+    store->digests = digests_space();
+    store->stripe_digests = digests_space();
+    pthread_mutex_init(&store->rescan_lock, NULL);
+    pthread_mutex_init(&store->stripes_lock, NULL);
+    pthread_mutex_init(&store->spill_lock, NULL);
+    pthread_mutex_init(&store->room_lock, NULL);
+    new_monotonic_cond(&store->room_changed);
+    return true;
+}
+
+int fsio_store_open(struct fsio *io, const char *root, const char *of_runs, char *error, size_t error_size) {
     struct stat here, above;
-    io->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (io->root_fd < 0 || fstat(io->root_fd, &here) != 0 || fstatat(io->root_fd, "../..", &above, 0) != 0) {
+    if (of_runs != NULL && (io->store->store_fd = open(of_runs, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) {
+        snprintf(error, error_size, "cannot open %s: %s", of_runs, strerror(errno));
+        return -1;
+    }
+    io->store->root_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (io->store->root_fd < 0 || fstat(io->store->root_fd, &here) != 0 || fstatat(io->store->root_fd, "../..", &above, 0) != 0) {
         snprintf(error, error_size, "cannot open the store's directory %s: %s", root, strerror(errno));
         return -1;
     }
-    io->own_mount = here.st_dev != above.st_dev;
+    io->store->own_mount = here.st_dev != above.st_dev;
     for (unsigned i = 0; i < 256; i++) {
         char name[8];
         snprintf(name, sizeof name, "%02x", i);
-        if (mkdirat(io->root_fd, name, 0700) != 0 && errno != EEXIST) {
+        if (mkdirat(io->store->root_fd, name, 0700) != 0 && errno != EEXIST) {
             snprintf(error, error_size, "cannot make a directory in %s: %s", root, strerror(errno));
             return -1;
         }
@@ -177,7 +197,19 @@ int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t erro
     return 0;
 }
 
-void fsio_parts_end(struct fsio *io) {
-    if (io->root_fd >= 0) close(io->root_fd);
-    free(io->stripes.slots);
+void fsio_store_free(struct fsio *io) {
+    struct fsio_store *store = io->store;
+    if (store == NULL) return;
+    if (store->root_fd >= 0) close(store->root_fd);
+    if (store->store_fd >= 0) close(store->store_fd);
+    free(store->stripes.slots);
+    free(store->spill);
+    pthread_cond_destroy(&store->room_changed);
+    pthread_mutex_destroy(&store->room_lock);
+    pthread_mutex_destroy(&store->spill_lock);
+    pthread_mutex_destroy(&store->stripes_lock);
+    pthread_mutex_destroy(&store->rescan_lock);
+    free(store);
 }
+
+int fsio_root_fd(const struct fsio *io) { return io->store->root_fd; }

@@ -2,7 +2,6 @@
 #include "store.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,7 +21,7 @@ static void remove_aside(struct fsio *io, struct fsio_job *job, bool stopped) {
     char aside[FSIO_NAME_BYTES];
     (void)stopped;
     fsio_aside_name(job->ino, ((const struct late_removal *)(void *)job)->number, aside);
-    unlinkat(io->root_fd, aside, 0);
+    unlinkat(io->store->root_fd, aside, 0);
     free(job);
     fsio_removing(io, -1);
 }
@@ -30,10 +29,10 @@ static void remove_aside(struct fsio *io, struct fsio_job *job, bool stopped) {
 /* Its name goes at once, its bytes by another thread: until they have gone, who finds no room waits for it. False: they have to go here. */
 static bool remove_later(struct fsio *io, const char *name, uint64_t ino) {
     char aside[FSIO_NAME_BYTES];
-    unsigned number = atomic_fetch_add(&io->fresh_count, 1);
+    unsigned number = atomic_fetch_add(&io->store->fresh_count, 1);
     struct late_removal *removal = fsio_works(io) ? malloc(sizeof *removal) : NULL;
     fsio_aside_name(ino, number, aside);
-    if (removal == NULL || renameat(io->root_fd, name, io->root_fd, aside) != 0) {
+    if (removal == NULL || renameat(io->store->root_fd, name, io->store->root_fd, aside) != 0) {
         free(removal);
         return false;
     }
@@ -46,11 +45,11 @@ static bool remove_later(struct fsio *io, const char *name, uint64_t ino) {
 
 static bool takes_long(struct fsio *io, uint64_t bytes) {
     int64_t now = now_ms();
-    if (now - atomic_load(&io->removed_since_ms) > 1000) {
-        atomic_store(&io->removed_since_ms, now);
-        atomic_store(&io->removed, 0);
+    if (now - atomic_load(&io->store->removed_since_ms) > 1000) {
+        atomic_store(&io->store->removed_since_ms, now);
+        atomic_store(&io->store->removed, 0);
     }
-    return atomic_fetch_add(&io->removed, bytes) + bytes > AT_ONCE_BYTES && bytes > SMALL_BYTES;
+    return atomic_fetch_add(&io->store->removed, bytes) + bytes > AT_ONCE_BYTES && bytes > SMALL_BYTES;
 }
 
 /* Remove a part's name; what it took is given back unless a file that is open goes on taking it. */
@@ -60,16 +59,16 @@ static int remove_part(struct fsio *io, const char *name, uint64_t ino, bool cou
     int error = 0;
     fsio_change_begins(io);
     fsio_spill_lock(io);
-    bool there = fstatat(io->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0;
+    bool there = fstatat(io->store->root_fd, name, &found, AT_SYMLINK_NOFOLLOW) == 0;
     bool spilled = there && S_ISLNK(found.st_mode) && fsio_spilled_to(io, name, target);
     uint64_t bytes = there ? (uint64_t)found.st_blocks * 512 : 0;
     bool aside = there && takes_long(io, bytes) && remove_later(io, name, ino);
-    if (!aside && unlinkat(io->root_fd, name, 0) != 0) error = errno;
+    if (!aside && unlinkat(io->store->root_fd, name, 0) != 0) error = errno;
     fsio_spill_unlock(io);
     if (error == 0 && spilled) fsio_spilled_drop(io, target);
-    if (error == 0 && counted && there && !io->own_mount) fsio_account(io, -(int64_t)bytes);
+    if (error == 0 && counted && there && !io->store->own_mount) fsio_account(io, -(int64_t)bytes);
     fsio_change_ends(io);
-    if (error == 0) atomic_fetch_sub(&io->parts, 1);
+    if (error == 0) atomic_fetch_sub(&io->store->parts, 1);
     return error;
 }
 
@@ -127,14 +126,14 @@ static int replace_part(struct fsio *io, int directory, const char *from, const 
     struct stat before;
     char target[FSIO_TARGET_BYTES];
     fsio_spill_lock(io);
-    bool there = fstatat(io->root_fd, name, &before, AT_SYMLINK_NOFOLLOW) == 0;
+    bool there = fstatat(io->store->root_fd, name, &before, AT_SYMLINK_NOFOLLOW) == 0;
     bool spilled = there && S_ISLNK(before.st_mode) && fsio_spilled_to(io, name, target);
-    int error = renameat(directory, from, io->root_fd, name) != 0 ? errno : 0;
+    int error = renameat(directory, from, io->store->root_fd, name) != 0 ? errno : 0;
     fsio_spill_unlock(io);
     if (error != 0) return error;
     if (spilled) fsio_spilled_drop(io, target);
-    if (!there) atomic_fetch_add(&io->parts, 1);
-    else if (!io->own_mount) fsio_account(io, -(int64_t)before.st_blocks * 512);
+    if (!there) atomic_fetch_add(&io->store->parts, 1);
+    else if (!io->store->own_mount) fsio_account(io, -(int64_t)before.st_blocks * 512);
     return 0;
 }
 
@@ -143,18 +142,18 @@ int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, in
     int64_t bytes = fsio_allocated(part);
     struct stat found;
     struct digests_key key = fsio_digests_key(io, ino, index);
-    if (error == 0 && index != FSIO_WHOLE && io->checks) digests_forget(key);
+    if (error == 0 && index != FSIO_WHOLE && io->store->checks) digests_forget(key);
     uint64_t moment = digests_moment(key);
     bool known = digest != NULL && fstat(part, &found) == 0;
     close(part);
     fsio_change_begins(io);
     fsio_part_name(ino, index, final);
     if (error == 0 && index >= 0) error = fsio_note_stripe(io, ino, (uint64_t)index);
-    if (error == 0) error = replace_part(io, io->root_fd, name, final);
+    if (error == 0) error = replace_part(io, io->store->root_fd, name, final);
     if (error == 0) fsio_account(io, bytes);
     fsio_change_ends(io);
     if (error != 0) {
-        unlinkat(io->root_fd, name, 0);
+        unlinkat(io->store->root_fd, name, 0);
         return error;
     }
     if (index == FSIO_WHOLE) fsio_end_recorded(io, ino);

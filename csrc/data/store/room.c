@@ -10,7 +10,7 @@ enum {
     VAIN_TIMES = 4, /* nor for more than so many times as long as it took to find that out */
 };
 
-void fsio_expect_room(struct fsio *io, int patience_ms) { io->room_patience_ms = patience_ms; }
+void fsio_expect_room(struct fsio *io, int patience_ms) { io->store->room_patience_ms = patience_ms; }
 
 static struct timespec after_ms(int milliseconds) {
     struct timespec until;
@@ -24,51 +24,52 @@ static struct timespec after_ms(int milliseconds) {
 /* What must go before `more` fits in. Where there is no limit the kernel has refused, and `more` is what is missing. */
 static uint64_t missing(struct fsio *io, uint64_t more) {
     uint64_t used, limit, parts;
-    if (io->limit == 0) return more;
+    if (io->store->limit == 0) return more;
     fsio_usage(io, &used, &limit, &parts);
     return used + more > limit ? used + more - limit : 1;
 }
 
 /* With the lock held: for how long nobody is to ask. */
-static int64_t vain_ms(const struct fsio *io) { return io->room_vain_until_ms == 0 ? 0 : io->room_vain_until_ms - now_ms(); }
+static int64_t vain_ms(const struct fsio *io) { return io->store->room_vain_until_ms == 0 ? 0 : io->store->room_vain_until_ms - now_ms(); }
 
 /* With the lock held: ask, or have part in the answer that somebody waits for. */
 static void ask_for_room(struct fsio *io, uint64_t more, const struct timespec *until) {
-    if (io->room_asked == io->room_answered) {
-        io->room_asked++;
-        io->room_asked_ms = now_ms();
-        fsio_tell(io, FSIO_EVENT_FULL, io->room_asked, 0, more, 0);
+    if (io->store->room_asked == io->store->room_answered) {
+        io->store->room_asked++;
+        io->store->room_asked_ms = now_ms();
+        fsio_tell(io, FSIO_EVENT_FULL, io->store->room_asked, 0, more, 0);
     }
     int waited = 0;
-    for (uint64_t mine = io->room_asked; io->room_answered < mine && waited == 0 && !atomic_load(&io->stopping);)
-        waited = pthread_cond_timedwait(&io->room_changed, &io->room_lock, until);
-    if (waited != 0) io->room_vain_until_ms = now_ms() + VAIN_MS;
+    for (uint64_t mine = io->store->room_asked; io->store->room_answered < mine && waited == 0 && !atomic_load(&io->stopping);)
+        waited = pthread_cond_timedwait(&io->store->room_changed, &io->store->room_lock, until);
+    if (waited != 0) io->store->room_vain_until_ms = now_ms() + VAIN_MS;
 }
 
 void fsio_removing(struct fsio *io, int by) {
-    pthread_mutex_lock(&io->room_lock);
-    io->removing += (unsigned)by;
-    if (by < 0) atomic_fetch_add(&io->room_made, 1);
-    if (by < 0) pthread_cond_broadcast(&io->room_changed);
-    pthread_mutex_unlock(&io->room_lock);
+    pthread_mutex_lock(&io->store->room_lock);
+    io->store->removing += (unsigned)by;
+    if (by < 0) atomic_fetch_add(&io->store->room_made, 1);
+    if (by < 0) pthread_cond_broadcast(&io->store->room_changed);
+    pthread_mutex_unlock(&io->store->room_lock);
 }
 
 bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient) {
-    if (io->room_patience_ms == 0 || (io->limit != 0 && more > io->limit)) return false;
-    struct timespec until = after_ms(io->room_patience_ms);
+    if (io->store->room_patience_ms == 0 || (io->store->limit != 0 && more > io->store->limit)) return false;
+    struct timespec until = after_ms(io->store->room_patience_ms);
     uint64_t wanted = missing(io, more);
-    pthread_mutex_lock(&io->room_lock);
-    for (int waited = 0; io->removing > 0 && atomic_load(&io->room_made) == since && waited == 0 && !atomic_load(&io->stopping);)
-        waited = pthread_cond_timedwait(&io->room_changed, &io->room_lock, &until);
+    pthread_mutex_lock(&io->store->room_lock);
+    for (int waited = 0;
+         io->store->removing > 0 && atomic_load(&io->store->room_made) == since && waited == 0 && !atomic_load(&io->stopping);)
+        waited = pthread_cond_timedwait(&io->store->room_changed, &io->store->room_lock, &until);
     int64_t left = vain_ms(io);
-    bool heard = io->room_asked == io->room_answered; /* else nobody makes room, or not in time */
+    bool heard = io->store->room_asked == io->store->room_answered; /* else nobody makes room, or not in time */
     if (patient && heard && left > 0 && !atomic_load(&io->stopping)) { /* or until there is news */
         struct timespec then = after_ms((int)left);
-        pthread_cond_timedwait(&io->room_changed, &io->room_lock, &then);
+        pthread_cond_timedwait(&io->store->room_changed, &io->store->room_lock, &then);
     }
-    if (atomic_load(&io->room_made) == since && vain_ms(io) <= 0 && !atomic_load(&io->stopping)) ask_for_room(io, wanted, &until);
-    pthread_mutex_unlock(&io->room_lock);
-    return atomic_load(&io->room_made) != since;
+    if (atomic_load(&io->store->room_made) == since && vain_ms(io) <= 0 && !atomic_load(&io->stopping)) ask_for_room(io, wanted, &until);
+    pthread_mutex_unlock(&io->store->room_lock);
+    return atomic_load(&io->store->room_made) != since;
 }
 
 void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed) {
@@ -76,40 +77,40 @@ void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed) {
         fsio_press_ended(io, freed);
         return;
     }
-    pthread_mutex_lock(&io->room_lock);
-    if (serial > io->room_answered && serial <= io->room_asked) io->room_answered = serial;
-    int64_t now = now_ms(), took = now - io->room_asked_ms + 1;
-    if (freed > 0) atomic_fetch_add(&io->room_made, 1);
-    io->room_vain_until_ms = freed > 0 ? 0 : now + (took < VAIN_MS / VAIN_TIMES ? took * VAIN_TIMES : VAIN_MS);
-    pthread_cond_broadcast(&io->room_changed);
-    pthread_mutex_unlock(&io->room_lock);
+    pthread_mutex_lock(&io->store->room_lock);
+    if (serial > io->store->room_answered && serial <= io->store->room_asked) io->store->room_answered = serial;
+    int64_t now = now_ms(), took = now - io->store->room_asked_ms + 1;
+    if (freed > 0) atomic_fetch_add(&io->store->room_made, 1);
+    io->store->room_vain_until_ms = freed > 0 ? 0 : now + (took < VAIN_MS / VAIN_TIMES ? took * VAIN_TIMES : VAIN_MS);
+    pthread_cond_broadcast(&io->store->room_changed);
+    pthread_mutex_unlock(&io->store->room_lock);
 }
 
 bool fsio_reserve_or_make(struct fsio *io, uint64_t more) {
-    uint64_t since = atomic_load(&io->room_made);
+    uint64_t since = atomic_load(&io->store->room_made);
     for (int tries = 0; !fsio_reserve(io, more); tries++) {
         if (tries == ROOM_TRIES || !fsio_make_room(io, more, since, true)) return false;
-        since = atomic_load(&io->room_made);
+        since = atomic_load(&io->store->room_made);
     }
     return true;
 }
 
 bool fsio_room_or_make(struct fsio *io, uint64_t more) {
-    uint64_t since = atomic_load(&io->room_made);
+    uint64_t since = atomic_load(&io->store->room_made);
     for (int tries = 0; !fsio_room(io, more); tries++) {
         if (tries == ROOM_TRIES || !fsio_make_room(io, more, since, false)) return false; /* who is told so has other ways */
-        since = atomic_load(&io->room_made);
+        since = atomic_load(&io->store->room_made);
     }
     return true;
 }
 
 /* With a limit room was made before. Without one it is the kernel that refuses, with some of it written. */
 int fsio_refused(struct fsio *io, int error, uint64_t more, uint64_t since) {
-    return error == ENOSPC && io->limit == 0 && fsio_make_room(io, more, since, true) ? ESTALE : error;
+    return error == ENOSPC && io->store->limit == 0 && fsio_make_room(io, more, since, true) ? ESTALE : error;
 }
 
 void fsio_room_stop(struct fsio *io) {
-    pthread_mutex_lock(&io->room_lock);
-    pthread_cond_broadcast(&io->room_changed);
-    pthread_mutex_unlock(&io->room_lock);
+    pthread_mutex_lock(&io->store->room_lock);
+    pthread_cond_broadcast(&io->store->room_changed);
+    pthread_mutex_unlock(&io->store->room_lock);
 }

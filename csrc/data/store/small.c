@@ -18,7 +18,7 @@ static void digest_of(const uint8_t *bytes, size_t size, uint8_t digest[XXH3_BYT
 /* Are these not the bytes that were written? Then there is damage, or a writer has come: the long way finds out. */
 static bool differs(const struct fsio *io, uint64_t ino, const struct stat *found, const uint8_t *bytes) {
     uint8_t known[XXH3_BYTES], taken[XXH3_BYTES];
-    if (!io->checks || !digests_get(fsio_digests_key(io, ino, FSIO_WHOLE), found, known)) return false;
+    if (!io->store->checks || !digests_get(fsio_digests_key(io, ino, FSIO_WHOLE), found, known)) return false;
     digest_of(bytes, (size_t)found->st_size, taken);
     return memcmp(known, taken, sizeof known) != 0;
 }
@@ -27,7 +27,7 @@ static bool differs(const struct fsio *io, uint64_t ino, const struct stat *foun
 static void keep_digest(const struct fsio *io, uint64_t ino, int fd, const uint8_t *from, size_t size, uint64_t moment) {
     struct stat made;
     uint8_t digest[XXH3_BYTES];
-    if (!io->checks || fstat(fd, &made) != 0) return;
+    if (!io->store->checks || fstat(fd, &made) != 0) return;
     digest_of(from, size, digest);
     digests_put(fsio_digests_key(io, ino, FSIO_WHOLE), &made, digest, moment);
 }
@@ -36,7 +36,7 @@ int fsio_small_get(struct fsio *io, uint64_t ino, uint8_t *to, size_t size) {
     char name[FSIO_NAME_BYTES];
     struct stat found;
     fsio_part_name(ino, FSIO_WHOLE, name);
-    int fd = openat(io->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
+    int fd = openat(io->store->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
     if (fd < 0) return errno;
     int error = fstat(fd, &found) != 0 ? errno : (uint64_t)found.st_size != size ? ESTALE : 0;
     if (error == 0 && pread(fd, to, size, 0) != (ssize_t)size) error = EIO;
@@ -55,13 +55,13 @@ int fsio_small_put(struct fsio *io, uint64_t ino, const uint8_t *from, size_t si
     uint64_t moment = digests_moment(fsio_digests_key(io, ino, FSIO_WHOLE));
     int error = fsio_reserve(io, taken) ? 0 : ENOSPC;
     bool reserved = error == 0;
-    int fd = reserved ? openat(io->root_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+    int fd = reserved ? openat(io->store->root_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
     if (reserved && fd < 0) error = errno;
     if (fd >= 0 && (pwrite(fd, from, size, 0) != (ssize_t)size || futimens(fd, times) != 0)) error = ENOSPC;
     if (fd >= 0 && error == 0) keep_digest(io, ino, fd, from, size, moment);
     if (fd >= 0) close(fd);
-    if (fd >= 0 && error != 0) unlinkat(io->root_fd, name, 0);
-    if (error == 0) atomic_fetch_add(&io->parts, 1);
+    if (fd >= 0 && error != 0) unlinkat(io->store->root_fd, name, 0);
+    if (error == 0) atomic_fetch_add(&io->store->parts, 1);
     else if (reserved) fsio_account(io, -(int64_t)taken);
     fsio_change_ends(io);
     return error;

@@ -86,8 +86,8 @@ static int copy_out(struct fsio *io, uint64_t ino, int part, const struct stat *
     struct stat made;
     struct digests_key key = fsio_digests_key(io, ino, FSIO_WHOLE);
     uint64_t moment = digests_moment(key);
-    snprintf(fresh, sizeof fresh, "spill/part-%016llx-%x", (unsigned long long)ino, atomic_fetch_add(&io->spill_count, 1));
-    int to = openat(io->root_fd, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    snprintf(fresh, sizeof fresh, "spill/part-%016llx-%x", (unsigned long long)ino, atomic_fetch_add(&io->store->spill_count, 1));
+    int to = openat(io->store->root_fd, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (to < 0) return errno == ENOENT ? EIO : errno;
     int error = copy_all(io, part, to, found, digest);
     if (error == 0 && fdatasync(to) != 0) error = errno; /* else a disk that is full or fails would say so to nobody */
@@ -100,9 +100,9 @@ static int copy_out(struct fsio *io, uint64_t ino, int part, const struct stat *
     }
     hex_of(digest, hex);
     snprintf(target, FSIO_TARGET_BYTES, "%.60s-%s", fresh, hex);
-    if (error == 0 && renameat(io->root_fd, fresh, io->root_fd, target) != 0) error = errno;
-    if (error != 0) unlinkat(io->root_fd, fresh, 0);
-    else if (io->checks) digests_put(key, &made, digest, moment);
+    if (error == 0 && renameat(io->store->root_fd, fresh, io->store->root_fd, target) != 0) error = errno;
+    if (error != 0) unlinkat(io->store->root_fd, fresh, 0);
+    else if (io->store->checks) digests_put(key, &made, digest, moment);
     return error;
 }
 
@@ -110,31 +110,32 @@ static int copy_out(struct fsio *io, uint64_t ino, int part, const struct stat *
 static int exchange(struct fsio *io, const char *aside, const char *name, const char *target) {
     char there[FSIO_TARGET_BYTES];
     if (target != NULL && !(fsio_spilled_to(io, name, there) && strcmp(there, target) == 0)) return ENOENT;
-    return renameat2(io->root_fd, aside, io->root_fd, name, RENAME_EXCHANGE) == 0 ? 0 : errno;
+    return renameat2(io->store->root_fd, aside, io->store->root_fd, name, RENAME_EXCHANGE) == 0 ? 0 : errno;
 }
 
 /* With the gate held alone. The link takes the place of the part, unless somebody uses it or it is another by now. */
 static int put_link(struct fsio *io, uint64_t ino, int part, const struct stat *was, const char *target) {
     char name[FSIO_NAME_BYTES], aside[FSIO_NAME_BYTES], link[FSIO_TARGET_BYTES + 3];
     struct stat is;
-    bool (*used)(struct fsio *, uint64_t) = atomic_load(&io->used_elsewhere);
+    bool (*used)(struct fsio *, uint64_t) = atomic_load(&io->store->used_elsewhere);
     fsio_part_name(ino, FSIO_WHOLE, name);
     fsio_fresh_name(io, ino, aside);
     if (used != NULL && used(io, ino)) return EBUSY;
     if (fstat(part, &is) != 0 || !is_same(was, &is) || ns_of(was->st_ctim) != ns_of(is.st_ctim)) return EAGAIN;
     snprintf(link, sizeof link, "../%s", target);
-    if (symlinkat(link, io->root_fd, aside) != 0) return errno;
+    if (symlinkat(link, io->store->root_fd, aside) != 0) return errno;
     fsio_spill_lock(io);
     int error = exchange(io, aside, name, NULL);
     fsio_spill_unlock(io);
     if (error == 0) {
         /* A mount may have opened it in the last moment: then the kernel has the part, and all is as it was. */
-        bool stays = fstatat(io->root_fd, aside, &is, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(was, &is) || (used != NULL && used(io, ino));
+        bool stays =
+            fstatat(io->store->root_fd, aside, &is, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(was, &is) || (used != NULL && used(io, ino));
         fsio_spill_lock(io);
         if (stays && exchange(io, aside, name, target) == 0) error = EBUSY; /* else it was deleted meanwhile, with the copy */
         fsio_spill_unlock(io);
     }
-    unlinkat(io->root_fd, aside, 0);
+    unlinkat(io->store->root_fd, aside, 0);
     return error;
 }
 
@@ -144,22 +145,22 @@ int fsio_spill(struct fsio *io, uint64_t ino, uint64_t *freed) {
     *freed = 0;
     if (!fsio_spills(io)) return EOPNOTSUPP;
     fsio_part_name(ino, FSIO_WHOLE, name);
-    int part = openat(io->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
-    if (part < 0 && errno == EPERM) part = openat(io->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int part = openat(io->store->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
+    if (part < 0 && errno == EPERM) part = openat(io->store->root_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (part < 0) return errno == ELOOP ? EALREADY : errno;
     int error = fstat(part, &found) != 0 ? errno : may_go(&found) ? 0 : EBUSY;
-    uint64_t spilled = fsio_spilled(io) + (uint64_t)atomic_load(&io->held_spilled);
-    if (error == 0 && io->spill_most != 0 && spilled + (uint64_t)found.st_size > io->spill_most) error = EDQUOT;
+    uint64_t spilled = fsio_spilled(io) + (uint64_t)atomic_load(&io->store->held_spilled);
+    if (error == 0 && io->store->spill_most != 0 && spilled + (uint64_t)found.st_size > io->store->spill_most) error = EDQUOT;
     if (error == 0) let_age(&found);
     if (error == 0) error = copy_out(io, ino, part, &found, target);
     if (error == 0) {
-        atomic_fetch_add(&io->spilled, (int64_t)found.st_size);
+        atomic_fetch_add(&io->store->spilled, (int64_t)found.st_size);
         fsio_change_begins(io);
         struct fsio_file *file = fsio_file_enter(io, ino); /* its gate, if nobody has it open */
         error = file == NULL ? EBUSY : put_link(io, ino, part, &found, target);
         if (file != NULL) fsio_file_exit(file);
         if (error == 0) *freed = (uint64_t)found.st_blocks * 512;
-        if (error == 0 && !io->own_mount) fsio_account(io, -(int64_t)*freed);
+        if (error == 0 && !io->store->own_mount) fsio_account(io, -(int64_t)*freed);
         fsio_change_ends(io);
         if (error != 0) fsio_spilled_drop(io, target);
     }
@@ -176,7 +177,7 @@ int fsio_bring_back(struct fsio_file *file, bool empty) {
     struct stat found;
     fsio_part_name(file->ino, FSIO_WHOLE, name);
     if (!fsio_spilled_to(io, name, target)) return EIO;
-    int from = openat(io->root_fd, target, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), error = 0;
+    int from = openat(io->store->root_fd, target, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), error = 0;
     if (from < 0) return EIO;
     if (fstat(from, &found) != 0) error = errno;
     uint64_t size = empty || error != 0 ? 0 : (uint64_t)found.st_size;

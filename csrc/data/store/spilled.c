@@ -14,38 +14,46 @@ enum {
     VAIN_MS = 1000, /* when nothing could be spilled nobody is asked to for so long */
 };
 
-void fsio_spill_above(struct fsio *io, uint64_t mark, uint64_t most) {
-    unlinkat(io->root_fd, "spill", 0);
-    bool leads = io->spill != NULL && symlinkat(io->spill, io->root_fd, "spill") == 0;
-    io->spill_above = io->limit == 0 || !leads ? 0 : mark;
-    io->spill_most = most;
+int fsio_set_spill(struct fsio *io, const char *directory) {
+    free(io->store->spill);
+    io->store->spill = strdup(directory);
+    return io->store->spill == NULL ? ENOMEM : 0;
 }
 
-void fsio_set_used_elsewhere(struct fsio *io, bool (*used)(struct fsio *io, uint64_t ino)) { atomic_store(&io->used_elsewhere, used); }
+void fsio_spill_above(struct fsio *io, uint64_t mark, uint64_t most) {
+    unlinkat(io->store->root_fd, "spill", 0);
+    bool leads = io->store->spill != NULL && symlinkat(io->store->spill, io->store->root_fd, "spill") == 0;
+    io->store->spill_above = io->store->limit == 0 || !leads ? 0 : mark;
+    io->store->spill_most = most;
+}
 
-bool fsio_spills(const struct fsio *io) { return io->spill != NULL && io->spill_above != 0; }
+void fsio_set_used_elsewhere(struct fsio *io, bool (*used)(struct fsio *io, uint64_t ino)) {
+    atomic_store(&io->store->used_elsewhere, used);
+}
+
+bool fsio_spills(const struct fsio *io) { return io->store->spill != NULL && io->store->spill_above != 0; }
 
 uint64_t fsio_spilled(struct fsio *io) {
-    int64_t bytes = atomic_load(&io->spilled);
+    int64_t bytes = atomic_load(&io->store->spilled);
     return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
 void fsio_spill_lock(struct fsio *io) {
-    if (fsio_spills(io)) pthread_mutex_lock(&io->spill_lock);
+    if (fsio_spills(io)) pthread_mutex_lock(&io->store->spill_lock);
 }
 
 void fsio_spill_unlock(struct fsio *io) {
-    if (fsio_spills(io)) pthread_mutex_unlock(&io->spill_lock);
+    if (fsio_spills(io)) pthread_mutex_unlock(&io->store->spill_lock);
 }
 
 void fsio_pressed(struct fsio *io, uint64_t used) {
-    if (!fsio_spills(io) || used <= io->spill_above || now_ms() < atomic_load(&io->press_vain_until_ms)) return;
-    if (!atomic_exchange(&io->pressed, true)) fsio_tell(io, FSIO_EVENT_FULL, 0, 0, used - io->spill_above, 0);
+    if (!fsio_spills(io) || used <= io->store->spill_above || now_ms() < atomic_load(&io->store->press_vain_until_ms)) return;
+    if (!atomic_exchange(&io->store->pressed, true)) fsio_tell(io, FSIO_EVENT_FULL, 0, 0, used - io->store->spill_above, 0);
 }
 
 void fsio_press_ended(struct fsio *io, uint64_t freed) {
-    if (freed == 0) atomic_store(&io->press_vain_until_ms, now_ms() + VAIN_MS);
-    atomic_store(&io->pressed, false);
+    if (freed == 0) atomic_store(&io->store->press_vain_until_ms, now_ms() + VAIN_MS);
+    atomic_store(&io->store->pressed, false);
 }
 
 /* ── files in the spill directory ── */
@@ -57,13 +65,13 @@ struct removal {
 
 static void remove_one(void *context) {
     struct removal *removal = context;
-    unlinkat(removal->io->root_fd, removal->name, 0);
+    unlinkat(removal->io->store->root_fd, removal->name, 0);
     free(removal);
 }
 
 bool fsio_spilled_to(struct fsio *io, const char *name, char *target) {
     char link[FSIO_TARGET_BYTES + 3];
-    ssize_t length = readlinkat(io->root_fd, name, link, sizeof link - 1);
+    ssize_t length = readlinkat(io->store->root_fd, name, link, sizeof link - 1);
     if (length < 3) return false;
     link[length] = '\0';
     memcpy(target, link + 3, (size_t)length - 2); /* as seen from the root */
@@ -72,8 +80,8 @@ bool fsio_spilled_to(struct fsio *io, const char *name, char *target) {
 
 void fsio_spilled_drop(struct fsio *io, const char *target) {
     struct stat found;
-    if (fstatat(io->root_fd, target, &found, AT_SYMLINK_NOFOLLOW) != 0) return;
-    atomic_fetch_sub(&io->spilled, (int64_t)found.st_size);
+    if (fstatat(io->store->root_fd, target, &found, AT_SYMLINK_NOFOLLOW) != 0) return;
+    atomic_fetch_sub(&io->store->spilled, (int64_t)found.st_size);
     struct removal *removal = found.st_size > UNLINK_BYTES ? malloc(sizeof *removal) : NULL;
     if (removal != NULL) {
         removal->io = io;
@@ -81,13 +89,13 @@ void fsio_spilled_drop(struct fsio *io, const char *target) {
         if (fsio_later(io, remove_one, removal) == 0) return;
         free(removal);
     }
-    unlinkat(io->root_fd, target, 0);
+    unlinkat(io->store->root_fd, target, 0);
 }
 
 int fsio_spilled_open(struct fsio *io, const char *name) {
     char target[FSIO_TARGET_BYTES];
     if (!fsio_spilled_to(io, name, target)) return -errno;
-    int fd = openat(io->root_fd, target, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = openat(io->store->root_fd, target, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return -errno;
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     (void)posix_fadvise(fd, 0, AHEAD_BYTES, POSIX_FADV_WILLNEED);

@@ -7,6 +7,72 @@
 
 #include "data/state/state.h"
 
+enum {
+    FSIO_OPEN_MAX = 512,        /* descriptors kept for open local files; more are closed and opened again as needed */
+    FSIO_NAME_BYTES = 64,       /* a part's path below root */
+    FSIO_TARGET_BYTES = 112,    /* likewise of a spilled one */
+    FSIO_CHANGING = 4096, /* stripes that share one are taken for one: a digest is taken later then */
+    FSIO_WRITTEN = 1 << 16, /* likewise whole parts, which may be open for long */
+};
+
+/* Which inodes have stripes here, so that deleting a file of one part does not read a directory. Open addressing, 0: free. */
+struct fsio_stripes {
+    struct fsio_stripes_slot {
+        uint64_t ino;
+        uint64_t end; /* highest index + 1 */
+        bool copied;
+    } *slots;
+    size_t room, count;
+};
+
+struct fsio_store {
+    int root_fd;
+    int store_fd; /* where the runs keep their files; -1: there are none */
+    char *spill;  /* where symbolic links of the store may lead: the node's spill directory, absolute; NULL: there is none */
+    uint64_t spill_above, spill_most; /* bytes in memory above which parts are spilled (0: none are), and how many may be (0: any) */
+    pthread_mutex_t spill_lock; /* a part and the link that stands for it change places, or one of them is removed or replaced */
+    atomic_llong spilled; /* bytes */
+    atomic_uint spill_count;
+    atomic_bool pressed; /* somebody is at it */
+    _Atomic int64_t press_vain_until_ms;
+    bool (*_Atomic used_elsewhere)(struct fsio *io, uint64_t ino);
+    atomic_int open_fds;
+    atomic_uint fresh_count;
+
+    pthread_mutex_t stripes_lock;
+    struct fsio_stripes stripes;
+
+    bool own_mount; /* root, or the directory above it, is a mount of its own: the kernel counts for us */
+    uint64_t limit;
+    atomic_llong used, parts; /* own_mount: used when last asked */
+    atomic_llong since; /* own_mount: bytes added since */
+    atomic_llong held; /* otherwise: bytes of the limit that are not parts (fsio_hold), */
+    atomic_llong held_spilled; /* and those of the spill directory */
+    _Atomic int64_t asked_ms; /* own_mount: when */
+    pthread_mutex_t rescan_lock;
+    _Atomic int64_t scanned_ms, scan_took_ms, exact_ms; /* when last; for how long; when last without anything accounted for meanwhile */
+    _Atomic uint64_t accounts; /* how often something was */
+    atomic_int changing; /* how many are at what is not accounted for yet, or not there yet */
+
+    pthread_mutex_t room_lock;
+    pthread_cond_t room_changed;
+    int room_patience_ms; /* 0: nobody makes room */
+    uint64_t room_asked, room_answered;
+    _Atomic uint64_t room_made; /* how often something went */
+    _Atomic int64_t removed_since_ms;
+    _Atomic uint64_t removed; /* bytes that were deleted while somebody waited, since then */
+    unsigned removing; /* large parts whose names have gone, and whose bytes go */
+    int64_t room_asked_ms; /* when that was last asked */
+    int64_t room_vain_until_ms; /* nothing could go, and so soon nothing will; 0: the last time something could */
+
+    uint64_t digests, stripe_digests; /* the numbers of its whole parts and of its stripes among all whose digests are kept */
+    bool checks;                      /* digests of parts are taken: there are other nodes, or there may be */
+    atomic_int stripe_changes[FSIO_CHANGING]; /* by stripe: so many are under way here */
+    atomic_int writing[FSIO_WRITTEN]; /* by who has no handle here */
+    _Atomic uint64_t stripes_queued[FSIO_CHANGING]; /* numbers (fsio_digests_key) of stripes whose digest will be taken */
+    struct fsio_damage *damages; /* under events_lock */
+};
+
 /* names.c */
 typedef bool (*fsio_visitor)(void *context, int directory, const char *name, uint64_t ino, int64_t index);
 void fsio_walk(struct fsio *io, fsio_visitor visit, void *context); /* until a directory's visit answers false */
@@ -55,8 +121,10 @@ int fsio_refused(struct fsio *io, int error, uint64_t more,
 void fsio_room_stop(struct fsio *io);
 
 /* parts.c */
-int fsio_parts_begin(struct fsio *io, const char *root, char *error, size_t error_size); /* opens root, makes its directories, counts */
-void fsio_parts_end(struct fsio *io);
+bool fsio_store_make(struct fsio *io, uint64_t limit, bool checks); /* false: no memory */
+void fsio_store_free(struct fsio *io);
+/* Opens root, makes its directories, counts; and the store of the runs. 0 or -1, with a text. */
+int fsio_store_open(struct fsio *io, const char *root, const char *of_runs, char *error, size_t error_size);
 /* A descriptor that writes keeps digests from being taken. */
 enum part_use { PART_READ, PART_WRITE, PART_MAKE /* to be written, and made if it is not there */ };
 int fsio_part_open(struct fsio *io, uint64_t ino, int64_t index,

@@ -7,9 +7,7 @@
 #include "data/peers/transfer.h"
 #include "striped.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,39 +15,24 @@ static pthread_mutex_t *lock_in(pthread_mutex_t *locks, uint64_t ino, uint64_t i
     return &locks[((ino * 0x9E3779B97F4A7C15u >> 32) + index) % FSIO_COPY_LOCKS];
 }
 
-void fsio_copies_begin(struct fsio *io) {
-    for (int i = 0; i < FSIO_COPY_LOCKS; i++) {
-        pthread_mutex_init(&io->passing_on[i], NULL);
-        pthread_mutex_init(&io->taking[i], NULL);
-    }
-}
-
-void fsio_copies_end(struct fsio *io) {
-    for (int i = 0; i < FSIO_COPY_LOCKS; i++) {
-        pthread_mutex_destroy(&io->passing_on[i]);
-        pthread_mutex_destroy(&io->taking[i]);
-    }
-    free(io->copies);
-}
-
 void fsio_set_copies(struct fsio *io, struct fsio_copies *all) {
     pthread_mutex_lock(&io->table_lock);
-    struct fsio_copies *before = io->copies;
-    io->copies = all;
+    struct fsio_copies *before = io->striped->copies;
+    io->striped->copies = all;
     pthread_mutex_unlock(&io->table_lock);
     free(before);
 }
 
 void fsio_copies_settle(struct fsio *io) {
     for (int i = 0; i < FSIO_COPY_LOCKS; i++) {
-        pthread_mutex_lock(&io->passing_on[i]);
-        pthread_mutex_unlock(&io->passing_on[i]);
+        pthread_mutex_lock(&io->striped->passing_on[i]);
+        pthread_mutex_unlock(&io->striped->passing_on[i]);
     }
 }
 
 bool fsio_has_copies(struct fsio *io) {
     pthread_mutex_lock(&io->table_lock);
-    bool has = io->copies != NULL;
+    bool has = io->striped->copies != NULL;
     pthread_mutex_unlock(&io->table_lock);
     return has;
 }
@@ -57,8 +40,8 @@ bool fsio_has_copies(struct fsio *io) {
 /* False: nobody has said yet. */
 static bool copies_of(struct fsio *io, uint64_t ino, uint64_t index, struct fsio_copies *found) {
     pthread_mutex_lock(&io->table_lock);
-    bool known = io->copies != NULL && io->partitions > 0;
-    if (known) *found = io->copies[fsio_partition_of(io, ino, index)];
+    bool known = io->striped->copies != NULL && io->partitions > 0;
+    if (known) *found = io->striped->copies[fsio_partition_of(io, ino, index)];
     pthread_mutex_unlock(&io->table_lock);
     return known && found->known;
 }
@@ -76,7 +59,7 @@ static int send_whole(struct fsio *io, int32_t node, uint64_t ino, uint64_t inde
     int error = DATA_BROKEN, part = fsio_part_open(io, ino, (int64_t)index, PART_READ);
     if (part < 0 && part != -ENOENT) return -part;
     if (part >= 0 && fstat(part, &found) != 0) error = errno;
-    bool known = part >= 0 && io->checks && fsio_digest_learn(io, ino, (int64_t)index, part, digest) == 0;
+    bool known = part >= 0 && io->store->checks && fsio_digest_learn(io, ino, (int64_t)index, part, digest) == 0;
     bool damaged = known && fsio_check(io, part, ino, (int64_t)index, NULL) == DIGESTS_DAMAGED; /* then it is known there, too */
     struct data_request request = {.op = OP_COPY,
                                    .flag = COPY_WHOLE,
@@ -137,7 +120,7 @@ static int pass_on(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, c
 }
 
 static int keep_copies(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count, bool here) {
-    pthread_mutex_t *lock = lock_in(io->passing_on, ino, index);
+    pthread_mutex_t *lock = lock_in(io->striped->passing_on, ino, index);
     bool moving;
     pthread_mutex_lock(lock);
     int error = !fsio_stripe_ours(io, ino, index, &moving) || moving ? ESTALE : fsio_mark_copied(io, ino, index);
@@ -157,7 +140,7 @@ int fsio_copied_prepare(struct fsio *io, uint64_t ino, uint64_t index, uint64_t 
 
 int fsio_copied_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offset, uint64_t length) {
     if (!fsio_is_copied(io, ino)) return fsio_part_punch(io, ino, index, offset, length);
-    pthread_mutex_t *lock = lock_in(io->passing_on, ino, (uint64_t)index);
+    pthread_mutex_t *lock = lock_in(io->striped->passing_on, ino, (uint64_t)index);
     struct fsio_copies copies;
     pthread_mutex_lock(lock);
     int error = copies_of(io, ino, (uint64_t)index, &copies) ? fsio_part_punch(io, ino, index, offset, length) : ESTALE;
@@ -172,7 +155,7 @@ static bool is_here(struct fsio *io, uint64_t ino, uint64_t index) {
 }
 
 int fsio_undisturbed(struct fsio *io, uint64_t ino, uint64_t index, int (*act)(struct fsio *io, void *context), void *context) {
-    pthread_mutex_t *lock = lock_in(io->passing_on, ino, index);
+    pthread_mutex_t *lock = lock_in(io->striped->passing_on, ino, index);
     bool moving;
     pthread_mutex_lock(lock);
     int error = !fsio_stripe_ours(io, ino, index, &moving) || moving ? ESTALE : is_here(io, ino, index) ? act(io, context) : ENOENT;
@@ -204,7 +187,7 @@ int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node) {
 
 int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
                      bool in_step) {
-    pthread_mutex_t *lock = lock_in(io->taking, ino, index);
+    pthread_mutex_t *lock = lock_in(io->striped->taking, ino, index);
     uint64_t more = fsio_part_growth(io, ino, index, at, count);
     int64_t grown = 0;
     fsio_change_begins(io);
@@ -224,7 +207,7 @@ int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t inde
 
 int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index, const uint8_t *digest,
                     int error) {
-    pthread_mutex_t *lock = lock_in(io->taking, ino, index);
+    pthread_mutex_t *lock = lock_in(io->striped->taking, ino, index);
     pthread_mutex_lock(lock);
     if (error == 0 && fsio_stripe_owner(io, ino, index) != owner) error = ESTALE;
     if (error == 0) error = fsio_mark_copied(io, ino, index);
@@ -253,7 +236,7 @@ int fsio_part_trim(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size
 
 /* Making room waits for the poll loop, so it comes before the lock: under that one only memory is written. */
 int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from, size_t count) {
-    uint64_t since = atomic_load(&io->room_made);
+    uint64_t since = atomic_load(&io->store->room_made);
     if (!fsio_takes_writes(io, ino, index)) return ESTALE;
     uint64_t more = fsio_part_growth(io, ino, index, at, count);
     fsio_change_begins(io);

@@ -35,9 +35,9 @@ int fsio_part_write(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, 
 
 int fsio_stripe_keep(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count) {
     int64_t grown = 0;
-    pthread_rwlock_rdlock(&io->writes);
+    pthread_rwlock_rdlock(&io->striped->writes);
     int error = fsio_takes_writes(io, ino, index) ? fsio_part_write(io, ino, index, at, from, count, &grown) : ESTALE;
-    pthread_rwlock_unlock(&io->writes);
+    pthread_rwlock_unlock(&io->striped->writes);
     fsio_account(io, grown);
     return error;
 }

@@ -67,35 +67,35 @@ static size_t pieces_most(const struct fsio_file *file, size_t bytes) {
 /* ── buffers ── */
 
 static char *get_buffer(struct fsio *io, size_t size) {
-    if (atomic_fetch_add(&io->piece_bytes, (int64_t)size) + (int64_t)size > ALL_BYTES) {
-        atomic_fetch_sub(&io->piece_bytes, (int64_t)size);
+    if (atomic_fetch_add(&io->striped->piece_bytes, (int64_t)size) + (int64_t)size > ALL_BYTES) {
+        atomic_fetch_sub(&io->striped->piece_bytes, (int64_t)size);
         return NULL;
     }
-    pthread_mutex_lock(&io->carriers_lock);
-    struct spare **at = &io->spares;
+    pthread_mutex_lock(&io->striped->carriers_lock);
+    struct spare **at = &io->striped->spares;
     while (*at != NULL && (*at)->size != size) at = &(*at)->next;
     struct spare *found = *at;
     if (found != NULL) {
         *at = found->next;
-        io->spare_count--;
+        io->striped->spare_count--;
     }
-    pthread_mutex_unlock(&io->carriers_lock);
+    pthread_mutex_unlock(&io->striped->carriers_lock);
     char *buffer = found != NULL ? (char *)found : malloc(size < sizeof(struct spare) ? sizeof(struct spare) : size);
-    if (buffer == NULL) atomic_fetch_sub(&io->piece_bytes, (int64_t)size);
+    if (buffer == NULL) atomic_fetch_sub(&io->striped->piece_bytes, (int64_t)size);
     return buffer;
 }
 
 static void put_buffer(struct fsio *io, char *buffer, size_t size) {
     struct spare *spare = (struct spare *)(void *)buffer;
-    atomic_fetch_sub(&io->piece_bytes, (int64_t)size);
-    pthread_mutex_lock(&io->carriers_lock);
-    bool keep = io->spare_count < SPARE_MAX;
+    atomic_fetch_sub(&io->striped->piece_bytes, (int64_t)size);
+    pthread_mutex_lock(&io->striped->carriers_lock);
+    bool keep = io->striped->spare_count < SPARE_MAX;
     if (keep) {
-        *spare = (struct spare){io->spares, size};
-        io->spares = spare;
-        io->spare_count++;
+        *spare = (struct spare){io->striped->spares, size};
+        io->striped->spares = spare;
+        io->striped->spare_count++;
     }
-    pthread_mutex_unlock(&io->carriers_lock);
+    pthread_mutex_unlock(&io->striped->carriers_lock);
     if (!keep) free(buffer);
 }
 
@@ -177,64 +177,64 @@ static void carry_write(struct fsio *io, struct fsio_piece *piece) {
 
 static void *carry(void *argument) {
     struct fsio *io = argument;
-    pthread_mutex_lock(&io->carriers_lock);
+    pthread_mutex_lock(&io->striped->carriers_lock);
     for (;;) {
-        while (io->carry_head == NULL && !atomic_load(&io->stopping)) {
-            io->carriers_idle++;
-            pthread_cond_wait(&io->carriers_work, &io->carriers_lock);
-            io->carriers_idle--;
+        while (io->striped->carry_head == NULL && !atomic_load(&io->stopping)) {
+            io->striped->carriers_idle++;
+            pthread_cond_wait(&io->striped->carriers_work, &io->striped->carriers_lock);
+            io->striped->carriers_idle--;
         }
-        struct fsio_piece *piece = io->carry_head;
+        struct fsio_piece *piece = io->striped->carry_head;
         if (piece == NULL) break; /* stopping: what is queued fails quickly, and is still given back in order */
-        io->carry_head = piece->after;
-        if (io->carry_head == NULL) io->carry_tail = &io->carry_head;
-        io->carry_count--;
-        pthread_mutex_unlock(&io->carriers_lock);
+        io->striped->carry_head = piece->after;
+        if (io->striped->carry_head == NULL) io->striped->carry_tail = &io->striped->carry_head;
+        io->striped->carry_count--;
+        pthread_mutex_unlock(&io->striped->carriers_lock);
         if (piece->state == READING) carry_read(io, piece);
         else carry_write(io, piece);
-        pthread_mutex_lock(&io->carriers_lock);
+        pthread_mutex_lock(&io->striped->carriers_lock);
     }
-    pthread_mutex_unlock(&io->carriers_lock);
+    pthread_mutex_unlock(&io->striped->carriers_lock);
     return NULL;
 }
 
 /* With the file's lock held: hand it to the carriers. False: there are none, and none can be started. */
 static bool enqueue(struct fsio_piece *piece) {
     struct fsio *io = piece->file->io;
-    pthread_mutex_lock(&io->carriers_lock);
-    if (io->carriers_idle <= io->carry_count && io->carriers < CARRIERS_MAX && !atomic_load(&io->stopping) &&
-        new_thread(&io->carrier[io->carriers], carry, io) == 0)
-        io->carriers++;
-    bool possible = io->carriers > 0 && !atomic_load(&io->stopping);
+    pthread_mutex_lock(&io->striped->carriers_lock);
+    if (io->striped->carriers_idle <= io->striped->carry_count && io->striped->carriers < CARRIERS_MAX && !atomic_load(&io->stopping) &&
+        new_thread(&io->striped->carrier[io->striped->carriers], carry, io) == 0)
+        io->striped->carriers++;
+    bool possible = io->striped->carriers > 0 && !atomic_load(&io->stopping);
     if (possible) {
         piece->queued = true;
         piece->after = NULL;
         piece->file->carried++;
-        *io->carry_tail = piece;
-        io->carry_tail = &piece->after;
-        io->carry_count++;
-        pthread_cond_signal(&io->carriers_work);
+        *io->striped->carry_tail = piece;
+        io->striped->carry_tail = &piece->after;
+        io->striped->carry_count++;
+        pthread_cond_signal(&io->striped->carriers_work);
     }
-    pthread_mutex_unlock(&io->carriers_lock);
+    pthread_mutex_unlock(&io->striped->carriers_lock);
     return possible;
 }
 
 void fsio_carriers_stop(struct fsio *io) {
-    pthread_mutex_lock(&io->carriers_lock);
-    int count = io->carriers;
-    pthread_cond_broadcast(&io->carriers_work);
-    pthread_mutex_unlock(&io->carriers_lock);
-    for (int i = 0; i < count; i++) pthread_join(io->carrier[i], NULL);
-    pthread_mutex_lock(&io->carriers_lock);
-    io->carriers = 0;
-    pthread_mutex_unlock(&io->carriers_lock);
+    pthread_mutex_lock(&io->striped->carriers_lock);
+    int count = io->striped->carriers;
+    pthread_cond_broadcast(&io->striped->carriers_work);
+    pthread_mutex_unlock(&io->striped->carriers_lock);
+    for (int i = 0; i < count; i++) pthread_join(io->striped->carrier[i], NULL);
+    pthread_mutex_lock(&io->striped->carriers_lock);
+    io->striped->carriers = 0;
+    pthread_mutex_unlock(&io->striped->carriers_lock);
 }
 
 void fsio_spares_free(struct fsio *io) {
-    while (io->spares != NULL) {
-        struct spare *next = io->spares->next;
-        free(io->spares);
-        io->spares = next;
+    while (io->striped->spares != NULL) {
+        struct spare *next = io->striped->spares->next;
+        free(io->striped->spares);
+        io->striped->spares = next;
     }
 }
 
@@ -275,21 +275,21 @@ void fsio_striped_settle(struct fsio_file *file) {
 static void withdraw(struct fsio_file *file) {
     struct fsio *io = file->io;
     struct fsio_piece *taken = NULL;
-    pthread_mutex_lock(&io->carriers_lock);
-    for (struct fsio_piece **at = &io->carry_head; *at != NULL;) {
+    pthread_mutex_lock(&io->striped->carriers_lock);
+    for (struct fsio_piece **at = &io->striped->carry_head; *at != NULL;) {
         struct fsio_piece *piece = *at;
         if (piece->file == file && piece->state == READING) {
             *at = piece->after;
             piece->after = taken;
             taken = piece;
-            io->carry_count--;
+            io->striped->carry_count--;
         } else {
             at = &piece->after;
         }
     }
-    io->carry_tail = &io->carry_head;
-    while (*io->carry_tail != NULL) io->carry_tail = &(*io->carry_tail)->after;
-    pthread_mutex_unlock(&io->carriers_lock);
+    io->striped->carry_tail = &io->striped->carry_head;
+    while (*io->striped->carry_tail != NULL) io->striped->carry_tail = &(*io->striped->carry_tail)->after;
+    pthread_mutex_unlock(&io->striped->carriers_lock);
     while (taken != NULL) {
         struct fsio_piece *piece = taken;
         taken = piece->after;

@@ -3,9 +3,6 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -120,4 +117,34 @@ int fsio_striped_stat(struct fsio_file *file, struct data_stat *stat) {
     stat->mtime = atomic_load(&file->written_ns);
     stat->ctime = atomic_load(&file->changed_ns);
     return 0;
+}
+
+/* ── life ── */
+
+bool fsio_striped_make(struct fsio *io) {
+    struct fsio_striped *striped = io->striped = calloc(1, sizeof *striped);
+    if (striped == NULL) return false;
+    for (int i = 0; i < FSIO_COPY_LOCKS; i++) {
+        pthread_mutex_init(&striped->passing_on[i], NULL);
+        pthread_mutex_init(&striped->taking[i], NULL);
+    }
+    fsio_fair_lock(&striped->writes);
+    pthread_mutex_init(&striped->carriers_lock, NULL);
+    pthread_cond_init(&striped->carriers_work, NULL);
+    striped->carry_tail = &striped->carry_head;
+    return true;
+}
+
+void fsio_striped_free(struct fsio *io) {
+    struct fsio_striped *striped = io->striped;
+    fsio_spares_free(io);
+    for (int i = 0; i < FSIO_COPY_LOCKS; i++) {
+        pthread_mutex_destroy(&striped->passing_on[i]);
+        pthread_mutex_destroy(&striped->taking[i]);
+    }
+    pthread_rwlock_destroy(&striped->writes);
+    pthread_mutex_destroy(&striped->carriers_lock);
+    pthread_cond_destroy(&striped->carriers_work);
+    free(striped->copies);
+    free(striped);
 }

@@ -6,6 +6,25 @@
 
 #include "data/store/store.h"
 
+enum { FSIO_COPY_LOCKS = 64 };
+
+struct fsio_striped {
+    struct fsio_copies *copies; /* of each partition, under table_lock; NULL: nothing has been said of them */
+    pthread_mutex_t passing_on[FSIO_COPY_LOCKS]; /* by stripe: its owner changes it and its copies */
+    pthread_mutex_t taking[FSIO_COPY_LOCKS];     /* by stripe: a copy of it here changes */
+
+    pthread_rwlock_t writes; /* shared: a stripe here is being written; alone: wait until none is that began before */
+
+    pthread_mutex_t carriers_lock;
+    pthread_cond_t carriers_work;
+    pthread_t carrier[8];
+    int carriers, carriers_idle, carry_count;
+    struct fsio_piece *carry_head, **carry_tail;
+    struct spare *spares;
+    int spare_count;
+    atomic_llong piece_bytes;
+};
+
 /* Some bytes of one stripe, and where they go. */
 struct fsio_segment {
     uint64_t index, at;
@@ -24,8 +43,6 @@ int fsio_part_punch(struct fsio *io, uint64_t ino, int64_t index, uint64_t offse
 int fsio_part_cut(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size); /* stripes of a file that has now `size` bytes */
 
 /* copies.c */
-void fsio_copies_begin(struct fsio *io);
-void fsio_copies_end(struct fsio *io);
 bool fsio_has_copies(struct fsio *io); /* has anything been said of copies */
 int fsio_stripe_put(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from,
                     size_t count); /* of this node, with its copies if it has any, and as the limit allows; ESTALE: it is not */
@@ -59,6 +76,8 @@ int fsio_stripes_total(struct fsio_file *file, struct data_stat *sum); /* blocks
 void fsio_striped_touch(struct fsio_file *file); /* it is written now */
 void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
 void fsio_striped_begin(struct fsio_file *file, int64_t written_ns); /* when it was that its record has not heard of yet; 0: it has */
+bool fsio_striped_make(struct fsio *io); /* false: no memory */
+void fsio_striped_free(struct fsio *io);
 void fsio_carriers_stop(struct fsio *io);
 void fsio_spares_free(struct fsio *io);
 bool fsio_striped_lends(const struct fsio_file *file, size_t count); /* all of so much at once */
