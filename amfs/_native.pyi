@@ -16,7 +16,7 @@ def xxh3(data: Buffer, /) -> bytes:
     """XXH3 with 128 bits, as xxhash.xxh3_128_digest."""
 
 def check_file(fd: int, /) -> int:
-    """Of a file in a store or a spill directory: 0: no digest of it is known, 1: it has it, 2: it is damaged (csrc/data/digests.h)."""
+    """Of a file in a store or a spill directory: 0: no digest of it is known, 1: it has it, 2: it is damaged (csrc/common/digests.h)."""
 
 def watched(longer_than_ms: int, /) -> list[tuple[str, int, int]]:
     """(what, number, milliseconds) that threads of C are at for longer."""

@@ -1,6 +1,6 @@
 """The account of one node's memory: files of runs and parts of ``amfs:/`` together have one limit. I/O.
 
-The worker says what its files take, and hears what the parts take; both sides charge the budget in csrc/data/fsio_count.c. What a task
+The worker says what its files take, and hears what the parts take; both sides charge the budget in csrc/data/store/count.c. What a task
 reads of ``amfs:/``, or makes there, has a name on either side. It counts once, as a part. It decides nothing.
 """
 

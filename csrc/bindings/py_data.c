@@ -1,7 +1,7 @@
 /* amfs._native.read_stored: a file of a node's store, for a process that is no node. Contract: amfs/_native.pyi. */
 #include "py_common.h"
 
-#include "data/client.h"
+#include "data/peers/client.h"
 
 static PyObject *native_read_stored(PyObject *module, PyObject *args) {
     ull id, incarnation, size;

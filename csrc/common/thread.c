@@ -10,3 +10,11 @@ int new_thread(pthread_t *thread, void *(*body)(void *), void *argument) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
+
+void new_monotonic_cond(pthread_cond_t *cond) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}

@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/digests.h"
 #include "common/extents.h"
 #include "common/thread.h"
 #include "common/watch.h"
-#include "digests.h"
 #include "newfile.h"
 
 enum {

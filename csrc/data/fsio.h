@@ -213,7 +213,7 @@ struct fsio_event {
 struct fsio_event *fsio_take(struct fsio *io); /* oldest first; the caller frees each */
 
 /* ── damage ── (digests.h) */
-#include "digests.h"
+#include "common/digests.h"
 /* Look whether a part is what it was; if nobody can say, it is what it should be from now on. That a whole part is damaged is told as well. */
 enum digests_verdict fsio_check_part(struct fsio *io, uint64_t ino, int64_t index, uint64_t *size);
 int fsio_part_digest(struct fsio *io, uint64_t ino, uint8_t digest[XXH3_BYTES]); /* of a whole part. EBUSY: somebody can write it, or has */

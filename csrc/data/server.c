@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "listener.h"
+#include "peers/listener.h"
 
 enum {
     LANE_THREADS_MAX = 32,

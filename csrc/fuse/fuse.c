@@ -337,13 +337,9 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     pthread_mutex_init(&mount->notice_lock, NULL);
     pthread_mutex_init(&mount->work_lock, NULL);
     pthread_mutex_init(&mount->inodes_lock, NULL);
-    pthread_condattr_t steady;
-    pthread_condattr_init(&steady);
-    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-    for (int i = 0; i < LANES; i++) pthread_cond_init(&mount->lanes[i].wake, &steady);
-    pthread_cond_init(&mount->notice_done, &steady);
-    pthread_cond_init(&mount->work_wake, &steady);
-    pthread_condattr_destroy(&steady);
+    for (int i = 0; i < LANES; i++) new_monotonic_cond(&mount->lanes[i].wake);
+    new_monotonic_cond(&mount->notice_done);
+    new_monotonic_cond(&mount->work_wake);
     mount->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     mount->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     mount->outbox = aligned_alloc(4096, (MESSAGE_BYTES + 4095) / 4096 * 4096);

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/digests.h"
 #include "common/extents.h"
 #include "common/tree.h"
-#include "data/digests.h"
 
 /* ------------------------------------------------------------------------------------------------------------------ paths */
 

@@ -1,9 +1,9 @@
 /* The handshake of data connections without Python, for the sanitisers: both sides as bytes, and a data server with strangers at its port. */
 #include "check.h"
 #include "common/bytes.h"
-#include "data/client.h"
 #include "data/fsio.h"
-#include "data/handshake.h"
+#include "data/peers/client.h"
+#include "data/peers/handshake.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -24,7 +24,7 @@ from waiting import until
 from amfs._native import Io, IoHandle
 
 STRIPE = 65536
-WRITE, REPLY_BYTES = 2, 24  # csrc/data/wire.h
+WRITE, REPLY_BYTES = 2, 24  # csrc/data/peers/wire.h
 
 SERVER = """
 import sys, time

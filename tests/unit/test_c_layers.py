@@ -1,6 +1,6 @@
-"""Calls between the files of ``csrc/`` go down: to lower folders, and inside a folder without circles, but for those there are.
+"""Calls and includes between the files of ``csrc/`` go down: to lower folders, and inside a folder without circles.
 
-A file's functions are those that it defines with external linkage. The circles that are left are listed here, and may only shrink.
+A file's functions are those that it defines with external linkage.
 """
 
 from __future__ import annotations
@@ -14,21 +14,13 @@ import pytest
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 
 #: Lower number, lower folder. Those of one number do not call each other.
-FOLDERS = {"common": 0, "data": 1, "launcher": 2, "metadata": 2, "fuse": 3, "bindings": 4, "programs": 4}
+FOLDERS = {
+    "common": 0, "data/peers": 1, "data/state": 2, "data/store": 3, "data/striped": 4, "data": 5, "launcher": 6, "metadata": 6, "fuse": 7,
+    "bindings": 8, "programs": 8,
+}  # fmt: skip
 
-#: Folder -> files that call each other in a circle today (docs/architecture.md says how they are to be cut).
-CIRCLES: dict[str, list[set[str]]] = {
-    "data": [
-        {
-            "client.c", "transfer.c",
-        },
-        {
-            "fsio.c", "fsio_answer.c", "fsio_copies.c", "fsio_count.c", "fsio_digests.c", "fsio_ends.c", "fsio_handle.c",
-            "fsio_jobs.c", "fsio_local.c", "fsio_lost.c", "fsio_parts.c", "fsio_pieces.c", "fsio_remote.c", "fsio_room.c",
-            "fsio_spill.c", "fsio_spread.c", "fsio_striped.c", "server.c",
-        },
-    ],
-}
+#: What the folders below data/ do for those above it is declared in one header, which each of them includes.
+CONTRACT = "data/fsio.h"
 
 DEFINITION = re.compile(
     r"^(?!\w+ static\b|static\b|typedef\b|struct \w+ \{|enum\b|union\b|return\b|else\b)"
@@ -38,9 +30,13 @@ DEFINITION = re.compile(
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 
 
+def folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
 def sources() -> dict[str, str]:
     """Path below csrc/ -> text without comments and strings."""
-    paths = [path for path in sorted(CSRC.rglob("*.c")) if path.relative_to(CSRC).parts[0] in FOLDERS]
+    paths = [path for path in sorted(CSRC.rglob("*.c")) if folder(str(path.relative_to(CSRC))) in FOLDERS]
     return {str(path.relative_to(CSRC)): COMMENT.sub(" ", path.read_text(encoding="utf-8")) for path in paths}
 
 
@@ -57,11 +53,18 @@ def calls() -> nx.DiGraph:
     return graph
 
 
+def includes() -> nx.DiGraph:
+    """File -> header of ours that it includes."""
+    graph = nx.DiGraph()
+    for file in sorted(CSRC.rglob("*.[ch]")):
+        for name in re.findall(r'^#include "([^"]+)"', file.read_text(encoding="utf-8"), re.MULTILINE):
+            header = next(path for path in (file.parent / name, CSRC / name) if path.exists())
+            graph.add_edge(str(file.relative_to(CSRC)), str(header.relative_to(CSRC)))
+    return graph
+
+
 GRAPH = calls()
-
-
-def folder(path: str) -> str:
-    return path.partition("/")[0]
+INCLUDES = includes()
 
 
 def test_the_graph_is_not_empty() -> None:
@@ -75,12 +78,23 @@ def test_calls_go_to_lower_folders(path: str) -> None:
             assert FOLDERS[folder(other)] < FOLDERS[folder(path)], f"{path} calls {facts['name']} of {other}"
 
 
+def test_every_folder_has_its_place() -> None:
+    assert {folder(str(path.relative_to(CSRC))) for path in CSRC.rglob("*.[ch]")} == {*FOLDERS, "tests"}
+
+
+@pytest.mark.parametrize("path", sorted(path for path in INCLUDES if folder(path) in FOLDERS))
+def test_includes_go_to_lower_folders(path: str) -> None:
+    for other in INCLUDES[path]:
+        if folder(other) != folder(path) and other != CONTRACT:
+            assert FOLDERS[folder(other)] < FOLDERS[folder(path)], f"{path} includes {other}"
+
+
+def test_includes_have_no_circles() -> None:
+    assert INCLUDES.number_of_edges() > 250
+    assert nx.is_directed_acyclic_graph(INCLUDES)
+
+
 @pytest.mark.parametrize("name", sorted(FOLDERS))
-def test_there_are_no_new_circles_inside_a_folder(name: str) -> None:
+def test_there_are_no_circles_inside_a_folder(name: str) -> None:
     inside = GRAPH.subgraph([path for path in GRAPH if folder(path) == name])
-    found = [{path.partition("/")[2] for path in part} for part in nx.strongly_connected_components(inside) if len(part) > 1]
-    allowed = CIRCLES.get(name, [])
-    for part in found:
-        assert any(part <= known for known in allowed), f"new circle in csrc/{name}: {sorted(part)}"
-    for known in allowed:
-        assert any(part == known for part in found), f"csrc/{name}: this circle has shrunk to {found}: shorten the list {sorted(known)}"
+    assert not [sorted(part) for part in nx.strongly_connected_components(inside) if len(part) > 1]

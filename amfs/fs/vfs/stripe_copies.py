@@ -1,7 +1,7 @@
 """Copies of stripes: which nodes keep those of a partition, and bringing them in step. Pure.
 
 The owner of a partition has its stripes, and the backup of the partition, which is its heir, a copy of those whose files ask for copies.
-The owner passes each change of them on (csrc/data/fsio_copies.c) to the nodes that are named here. A new backup gets all that there is
+The owner passes each change of them on (csrc/data/striped/copies.c) to the nodes that are named here. A new backup gets all that there is
 while it is told of changes, and then is *in step*; until it has said that it knows, the nodes that were in step stay so. All nodes that
 believe to be in step are told of changes, so when an owner dies any of them has what was answered: the heir, or one from which the heir
 brings it. If none has it, the copies are lost, too.
