@@ -120,7 +120,7 @@ def _dask_task(payload: bytes, words: Sequence[str]) -> None:
     from amfs.provision.tether import run_node
 
     worker = get_worker()
-    run_node(payload, words, closing=lambda: worker.status.name.startswith("clos"))
+    run_node(payload, words, closing=lambda: worker.status.name in ("closing", "closing_gracefully", "closed"))
 
 
 # ── Ray ──
