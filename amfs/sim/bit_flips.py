@@ -1,4 +1,4 @@
-"""Bits that flip in the copies of files that simulated nodes keep, and digests, which show it. The counterpart of ``csrc/common/digests.c``.
+"""Bits that flip in the copies of files that simulated nodes keep, and digests, which show it, as ``csrc/common/digests.c`` does.
 
 A copy that is hit belongs to a finished file, so its node has a digest of it: it is damaged until its bytes are written anew, or go.
 """
