@@ -144,8 +144,8 @@ class Io:
         bytes, the session's, without which there are no other nodes; ``store``: where the runs keep their files, "": nowhere."""
     def set_table(self, owners: Sequence[int]) -> None: ...
     def lose(self, partitions: Sequence[int], version: int, copies: bool) -> None:
-        """Their owner has died, and their stripes with it; before the table of that version is set, which names the heirs. ``copies``: of
-        files whose stripes have copies, else of the others."""
+        """Their owner has died, and their stripes with it; before the table is set that names the heirs. ``version``: this node's number of
+        the loss, which grows with each. ``copies``: of files whose stripes have copies, else of the others."""
     def lost(self, ino: int) -> bool:
         """Was some of it lost with a node? Of what is open here in stripes, or was written here and is not recorded yet."""
     def set_moving(self, partitions: Sequence[int], moving: bool) -> None:

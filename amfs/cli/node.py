@@ -15,15 +15,20 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--join", "session_name", metavar="SESSION", help="Name of a session, or the path of a (copied) session file.")
+@click.option(
+    "--join", "session_name", metavar="SESSION",
+    help="Name of a session, or the path of a (copied) session file; '-': it is standard input.",
+)  # fmt: skip
 @click.option("--drain", "drained", type=int, metavar="N", help="Have node N hand over what only it has, and leave; wait for that.")
 @click.option("--session", "of", metavar="SESSION", help="With --drain: the session of the node (default: the one that runs).")
 @click.option("--found", is_flag=True, hidden=True)  # what 'amfs up' starts on the first host of a job
 @click.option("--tell", hidden=True, type=click.Path())  # which node a job becomes, for the keeper of its session
+@click.option("--log-here", is_flag=True, hidden=True)  # what 'amfs up' starts on hosts that this one has only a connection to
 @click.option("--detach", is_flag=True, help="Return when the node is a member; it goes on by itself.")
 @node_options
 def node(
-    session_name: str | None, drained: int | None, of: str | None, found: bool, tell: str | None, detach: bool, **given: Any
+    session_name: str | None, drained: int | None, of: str | None, found: bool, tell: str | None, log_here: bool, detach: bool,
+    **given: Any,
 ) -> int:
     """Run one node server that joins a running session, from this or any other host.
 
@@ -33,7 +38,7 @@ def node(
     A node that gets SIGTERM, or Ctrl-C here, hands over what only it has before it leaves; told twice, it ends at once.
     """
     from amfs.client import discovery
-    from amfs.provision import local
+    from amfs.provision import daemon, local
 
     if found:
         from amfs.provision.allocation import found_here
@@ -44,12 +49,16 @@ def node(
         return 0
     if session_name is None:
         raise UsageError("say which session to join: amfs node --join SESSION")
-    session = discovery.find(session_name)
+    session = local.from_stdin() if session_name == "-" else discovery.find(session_name)
     options = chosen_options(given)
     if detach:
         ready = local.LocalProcesses().add(session, options)
         click.echo(f"node {ready.node} joined {session.name}; log in {session.directory}/node-{ready.node}.log", err=True)
         return 0
+    if log_here:
+        with daemon.while_awaited():
+            config = local.prepare_join(session, options)
+        return local.join_here(session, config, daemon.log_to(config.log_file))
     config = local.prepare_join(session, options)
     click.echo(f"node {config.node} joins {session.name}", err=True)
     if tell:

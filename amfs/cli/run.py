@@ -28,7 +28,7 @@ _MOMENT_S = 1.0
 GROUPS: dict[str, tuple[str, ...]] = {
     "Tasks and inputs": ("format_", "shell", "strict", "config", "files", "directory", "shared_inputs"),
     "Where it runs": ("slots", "memory", "session", "local", "placement", "detach"),
-    "On a cluster": ("on", "nodes", "time_", "wait", "on_options"),
+    "On a cluster": ("on", "hosts", "at", "nodes", "time_", "wait", "on_options"),
     "Failures and resuming": ("retries", "fail_fast", "keep_sandbox", "resume", "journal", "no_journal"),
     "Memory for files": ("store", "store_limit", "high_water", "spill", "spill_limit"),
     "Output": ("keep_all", "hashed_outputs", "trace", "quiet", "output"),

@@ -105,11 +105,18 @@ def chosen_options(given: dict[str, Any], unit_size: int = 0, replicas: int = 1,
 def job_options(command: F) -> F:
     """Add the options that say where nodes are started."""
     for option in (
-        click.option("--wait", metavar="TIME", help="How long to wait for nodes that are jobs, such as 10m; 0: they come later."),
+        click.option("--wait", metavar="TIME", help="How long to wait for nodes on other hosts, such as 10m; of jobs, 0: they come later."),
         click.option("--time", "time_", metavar="TIME", help="The limit of each job, such as 2h (default: what the batch system has)."),
-        click.option("--on", metavar="SYSTEM", help="By 'slurm', or as a file says, or 'local' (default: the job around this, if any)."),
-        click.option("--nodes", "-N", metavar="N", help="Nodes, or A..B of them (default: 1 on this machine; all hosts of a job)."),
-    ):
+        click.option("--at", metavar="ADDRESS", default="", help="With --on dask or ray: of the scheduler, or of the cluster."),
+        click.option("--hosts", metavar="FILE", default="", help="With --on ssh: the hosts, one a line, such as 'n1' or 'n1 slots=4'."),
+        click.option(
+            "--on", metavar="SYSTEM",
+            help="By 'slurm', 'ssh', 'dask' and others, or as a file says, or 'local' (default: the job around this, if any).",
+        ),
+        click.option(
+            "--nodes", "-N", metavar="N", help="Nodes, or A..B of them (default: 1 on this machine; all hosts of a job, file or cluster)."
+        ),
+    ):  # fmt: skip
         command = option(command)
     return command
 
@@ -120,7 +127,7 @@ def chosen_provisioner(given: dict[str, Any], more: Sequence[str]) -> Provisione
     from amfs.provision.submission import Wanted
 
     seconds, wait = (_duration(given[name], flag) for name, flag in (("time_", "--time"), ("wait", "--wait")))
-    wanted = Wanted(time_s=None if seconds is None else int(seconds), wait_s=wait, more=tuple(more))
+    wanted = Wanted(time_s=None if seconds is None else int(seconds), wait_s=wait, more=tuple(more), hosts=given["hosts"], at=given["at"])
     return choose(given["nodes"], given["on"], wanted, lambda text: click.echo(text, err=True))
 
 
@@ -128,8 +135,8 @@ def chosen_provisioner(given: dict[str, Any], more: Sequence[str]) -> Provisione
 def session_for_run(given: dict[str, Any]) -> Iterator[None]:
     """With --on, a session that is there for one run; its nodes get the options that are for nodes. Raises UsageError."""
     if given["on"] is None:
-        if given["nodes"] or given["time_"] or given["wait"] or given["on_options"]:
-            raise UsageError("--nodes, --time, --wait and --on-options need --on SYSTEM")
+        if given["nodes"] or given["time_"] or given["wait"] or given["hosts"] or given["at"] or given["on_options"]:
+            raise UsageError("--nodes, --time, --wait, --hosts, --at and --on-options need --on SYSTEM")
         yield
         return
     if given["session"] is not None or given["local"]:

@@ -25,7 +25,7 @@ from amfs.vocabulary.attr import COPIES_MAX
 @click.option("--dry-run", is_flag=True, help="Of jobs: print the script and the command that submits it; do nothing.")
 def up(name: str | None, unit_size: int, replicas: int, expect: int | None, dry_run: bool, more: tuple[str, ...], **given: Any) -> int:
     """Start a session: node servers on this machine, on all hosts of the batch job around it, or one per rank under mpiexec; or, with
-    --on SYSTEM outside a job, one job of a batch system for each node.
+    --on SYSTEM outside a job, one job of a batch system for each node, or one on each host of a file or worker of a cluster.
 
     Prints the session's name when all nodes (of "A..B": A of them) are members. The servers go on by themselves until "amfs down".
 
@@ -33,6 +33,7 @@ def up(name: str | None, unit_size: int, replicas: int, expect: int | None, dry_
       amfs up --nodes 4 --slots 2
       amfs up --nodes 3 --replicas 2
       amfs up --on slurm --nodes 1..16 --time 2h -- --partition=short
+  amfs up --on ssh --hosts hosts.txt
       sbatch -N 16 --wrap 'amfs up; amfs run workflow.txt; amfs down'
       mpiexec -n 16 amfs up
     """

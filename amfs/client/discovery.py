@@ -20,6 +20,7 @@ from amfs.errors import SessionError
 from amfs.host import life
 from amfs.host.processes import host_id, is_running, same_machine
 from amfs.net.records import (
+    QUEUE_LOCK,
     STARTING,
     NodeEntry,
     SessionRecord,
@@ -165,6 +166,16 @@ def find(name: str | None = None, *, probe_s: float = 1.0) -> SessionRecord:
         else:
             left.append(f"\n  {unknown(session)}")
     raise SessionError("no session is running; start one with 'amfs up'" + "".join(left))
+
+
+def forget(session: SessionRecord, node: int, guest: bool) -> None:
+    """A node of this host has ended: remove the directory here if nobody needs it any more. Keys have nothing to do on a host that was
+    left. ``guest``: another host founded the session, so that nobody here ends it. Raises SessionError."""
+    if not session.path.exists() or life.is_held(session.directory / QUEUE_LOCK):
+        return
+    known = load(session.path)
+    if (guest and not held(known, but=node)) or state_of(known, probe_s=0.5, but=node) is State.DEAD:
+        remove_directory(session.directory)
 
 
 def unknown(session: SessionRecord) -> str:

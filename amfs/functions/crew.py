@@ -112,6 +112,8 @@ class Crew:
         self._key = w.key_of(self._record.keys.data, name)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._awake = True
+        self._gate = threading.Lock()
+        self._closed = False  # under the gate: descriptors are closed, and their numbers are those of others
         self._epoll = select.epoll()
         self._epoll.register(self._wake, select.EPOLLIN)
         self._listeners: dict[int, socket.socket] = {}
@@ -120,12 +122,12 @@ class Crew:
             self._addresses = ",".join(self._listen())
             self._session = Session(session=session)
             self._session.on_ended = self._on_ended
+            self._readers = futures.ThreadPoolExecutor(2, "amfs values")
+            self._thread = threading.Thread(target=self._serve, name="amfs functions", daemon=True)
+            self._thread.start()
         except BaseException:
             self._dispose()
             raise
-        self._readers = futures.ThreadPoolExecutor(2, "amfs values")
-        self._thread = threading.Thread(target=self._serve, name="amfs functions", daemon=True)
-        self._thread.start()
 
     # ── called from any thread ─────────────────────────────────────────────────────────────────────
 
@@ -191,9 +193,10 @@ class Crew:
 
     def _rouse(self) -> None:
         if not self._awake:
-            self._awake = True
-            with suppress(OSError):  # it has just ended
-                os.eventfd_write(self._wake, 1)
+            with self._gate:
+                if not self._closed:
+                    self._awake = True
+                    os.eventfd_write(self._wake, 1)
 
     # ── the thread ─────────────────────────────────────────────────────────────────────────────────
 
@@ -288,14 +291,22 @@ class Crew:
 
         def greet() -> None:
             try:
-                self._joined.append(w.accept(sock, self._key))
+                joined = w.accept(sock, self._key)
+                with self._gate:
+                    if self._closed:  # nobody takes it any more
+                        raise ProtocolError("the executor has ended")
+                    self._joined.append(joined)
                 self._rouse()
             except (OSError, ProtocolError):
                 sock.close()
             finally:
                 self._strangers.release()
 
-        threading.Thread(target=greet, name="amfs handshake", daemon=True).start()
+        try:
+            threading.Thread(target=greet, name="amfs handshake", daemon=True).start()
+        except BaseException:
+            sock.close()
+            raise
 
     def _connected(self, link: _Link) -> None:
         if (old := self._by_worker.get(link.worker)) is not None:
@@ -462,19 +473,33 @@ class Crew:
             self._why = self._why or "the executor was shut down"
             calls, self._calls = list(self._calls.values()), {}
         error: type[Exception] = futures.BrokenExecutor if self._machine.given_up else CallInterrupted
-        for call in calls:
-            self._fail(call, error(self._why))
-        for link in self._links.values():
-            with suppress(OSError):
-                link.stream.sock.setblocking(True)
-                link.stream.sock.settimeout(1.0)
-                link.stream.sock.sendall(bytes(link.out) + link.stream.pack(w.STOP))
-        self._readers.shutdown()
-        self._dispose()
+        try:
+            for call in calls:
+                self._fail(call, error(self._why))
+            for link in self._links.values():
+                with suppress(OSError):
+                    link.stream.sock.setblocking(True)
+                    link.stream.sock.settimeout(1.0)
+                    link.stream.sock.sendall(bytes(link.out) + link.stream.pack(w.STOP))
+            self._readers.shutdown()
+        finally:
+            self._dispose()
 
     def _dispose(self) -> None:
-        if self._session is not None:
-            self._session.stop("the executor has ended")
+        try:
+            if self._session is not None:
+                self._session.stop("the executor has ended")
+        finally:
+            self._close()
+        if self._count or self._large:
+            with suppress(OSError, AmfsError):
+                self.files.rmtree(self.directory, lambda error: None)
+
+    def _close(self) -> None:
+        with self._gate:  # after this nobody comes, and nobody is roused
+            self._closed = True
+        for _, stream in self._joined:
+            stream.sock.close()
         for link in self._links.values():
             link.stream.sock.close()
         for listener in self._listeners.values():
@@ -483,9 +508,6 @@ class Crew:
             os.unlink(self._record.directory / f"fn-{self.name}")
         self._epoll.close()
         os.close(self._wake)
-        if self._count or self._large:
-            with suppress(OSError, AmfsError):
-                self.files.rmtree(self.directory, lambda error: None)
 
 
 def _error_of(payload: bytes) -> BaseException:

@@ -73,6 +73,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     unit_size: int = 0  # nodes per unit, 0: all in one
     expected: int = 1  # nodes of the session; of use to the node that founds it
     drain_s: float = 30.0  # for which a node that is told to end hands over what it has
+    guest: bool = False  # another host founded the session: what it has on this one goes with its last node here
     log_file: str = ""
     host: str = ""  # name by which peers tell whether they share this machine
 
@@ -238,14 +239,20 @@ def load(path: Path) -> SessionRecord:
             raise SessionError(f"{path} belongs to user {facts.st_uid}, not to you")
         if facts.st_mode & 0o077:
             raise SessionError(f"{path} holds keys and is open to others (mode {stat.S_IMODE(facts.st_mode):o}). Do: chmod 600 {path}")
-        session = msgspec.json.decode(path.read_bytes(), type=SessionRecord)
-        check_name(session.name)
+        return parse(path.read_bytes(), str(path))
     except OSError as error:
         raise SessionError(f"cannot read the session file {path}: {error.strerror}") from None
+
+
+def parse(data: bytes, source: str) -> SessionRecord:
+    """The session in ``data``, which ``source`` names for people. Raises SessionError if this version cannot read it."""
+    try:
+        session = msgspec.json.decode(data, type=SessionRecord)
+        check_name(session.name)
     except (msgspec.MsgspecError, UnicodeDecodeError, UsageError) as error:
-        raise SessionError(f"{path} is not a session file of this version of amfs: {error}") from None
+        raise SessionError(f"{source} is not a session file of this version of amfs: {error}") from None
     if session.version != FORMAT_VERSION:
-        raise SessionError(f"{path} was written by another version of amfs (format {session.version}, this one reads {FORMAT_VERSION})")
+        raise SessionError(f"{source} was written by another version of amfs (format {session.version}, this one reads {FORMAT_VERSION})")
     return session
 
 

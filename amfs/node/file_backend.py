@@ -147,7 +147,7 @@ class FileBackend:
                 w.SetTable.by(lambda o: self.io.set_table(o.owners)), w.SetMoving.by(self.set_moving),
                 w.CountUses.by(lambda o: self.uses(o.ino)), w.RoomMade.by(lambda o: self.io.room_made(o.serial, o.freed)),
                 w.End.by(lambda o: self.io.end(o.ino)), w.EndRecorded.by(lambda o: self.io.end_recorded(o.ino)),
-                w.Lose.by(lambda o: self.io.lose(o.partitions, o.known, o.copies)), w.IsLost.by(lambda o: self.io.lost(o.ino)),
+                w.Lose.by(lambda o: self.io.lose(o.partitions, o.losses_seen, o.copies)), w.IsLost.by(lambda o: self.io.lost(o.ino)),
             )),
             (pool, (
                 w.LiveFacts.by(self.live), w.DropStripes.by(lambda o: self.io.stripes_delete(o.ino)), w.Truncate.by(self.truncate),
@@ -366,7 +366,7 @@ class FileBackend:
     def truncate(self, order: w.Truncate) -> Facts | None:
         ino, opened = order.ino, order.opened
         create = not (opened.size and order.size)  # what has data and is not here is not to become zeros
-        handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, True, create, since=opened.known)
+        handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, True, create, since=opened.losses_seen)
         try:
             handle.truncate(order.size)
             return None if opened.kind == REMOTE else Facts(*handle.stat()[:4])
@@ -426,7 +426,7 @@ class FileBackend:
     def open_handle(self, order: w.OpenHandle) -> int:
         opened = order.opened
         handle = self.io.open(
-            order.ino, opened.kind, opened.node, opened.stripe, opened.size, order.writing, order.create, since=opened.known
+            order.ino, opened.kind, opened.node, opened.stripe, opened.size, order.writing, order.create, since=opened.losses_seen
         )
         number = next(self._numbers)
         self.handles[number] = handle
@@ -483,7 +483,7 @@ class FileBackend:
         """``do`` with the file, open; None: it lies here as a whole."""
         if opened.kind == LOCAL:
             return do(None)
-        handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.known)
+        handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.losses_seen)
         try:
             return do(handle)
         finally:
@@ -519,7 +519,7 @@ class FileBackend:
         if opened.kind == LOCAL and _MAY_LINK and not os.path.islink(self.path(order.ino)):
             os.link(self.path(order.ino), target)
             return self.account.linked(target)
-        handle = self.io.open(order.ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.known)
+        handle = self.io.open(order.ino, opened.kind, opened.node, opened.stripe, opened.size, False, False, since=opened.losses_seen)
         temporary = f"{target}.amfs-part"
         try:
             with open(temporary, "wb", buffering=0) as file:

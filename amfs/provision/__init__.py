@@ -1,1 +1,1 @@
-"""Starting and ending the nodes of a session: local processes, MPI ranks, hosts of a batch job, nodes that join."""
+"""Starting and ending the nodes of a session: local processes, MPI ranks, batch jobs, hosts by ssh, guests of Dask and Ray, nodes that join."""

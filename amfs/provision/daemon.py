@@ -12,15 +12,16 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from amfs.errors import AmfsError, SessionError, hint, understood
 from amfs.host.processes import is_running, start_time
-from amfs.net.records import NodeConfig, Ready
+from amfs.net.records import NodeConfig, Ready, load
 
 NODE_MODULE = "amfs.node.main"
 
@@ -164,6 +165,40 @@ def _signal(pid: int, started: int, number: signal.Signals) -> None:
 # ── the node's side ────────────────────────────────────────────────────────────────────────────────
 
 
+def log_to(log_file: str) -> int:
+    """From now on what this process says goes to ``log_file``. Returns a descriptor of what was its standard output.
+
+    So the node needs nobody to read what it says, as when a connection breaks.
+    """
+    ready = os.dup(1)
+    log = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    return ready
+
+
+@contextlib.contextmanager
+def while_awaited(descriptor: int = 1) -> Iterator[None]:
+    """Within this, the process ends when nobody reads from ``descriptor``, a pipe, any more: whoever started it has given up waiting."""
+    done = threading.Event()
+    poll = select.poll()
+    poll.register(descriptor, 0)  # that the other end is closed is always told
+
+    def watch() -> None:
+        while not done.is_set():
+            if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(100)):
+                os._exit(70)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 def report_ready(ready_fd: int | None, node: int, endpoints: tuple[str, ...]) -> None:
     """Called by the node once it listens: tells whoever started it, and closes the pipe.
 
@@ -201,7 +236,18 @@ def enter(serve: Callable[[NodeConfig, int | None], int]) -> int:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    return run(serve, config, ready_fd)
+    status = run(serve, config, ready_fd)
+    if config.guest and not status:
+        _forget(config)
+    return status
+
+
+def _forget(config: NodeConfig) -> None:
+    """Nobody on this host ends the session, so its last node here takes along what it has here."""
+    from amfs.client import discovery  # few nodes need it
+
+    with contextlib.suppress(SessionError):
+        discovery.forget(load(Path(config.run_dir) / "session.json"), config.node, guest=True)
 
 
 def run(serve: Callable[[NodeConfig, int | None], int], config: NodeConfig, ready_fd: int | None) -> int:

@@ -111,7 +111,8 @@ class Ledger(msgspec.Struct):
                 left = [job for job, row in self.ask().items() if row.event is not JobEvent.OVER and self._is_ours(job)]
                 wrong = ""
             except SessionError as error:
-                wrong, left = str(error), [job.job for job in self.jobs.values() if job.state in (*OPEN, JobState.JOINED)]
+                left = [job.job for job in self.jobs.values() if job.state in (*OPEN, JobState.JOINED)]
+                wrong = str(error) if left else ""  # of no job there is nothing to be known
             waited = time.monotonic() - start
             if not (left or wrong) or waited > _CANCEL_S:
                 break

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
@@ -85,23 +86,31 @@ def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
         records.save(session)
     config = node_config(session.name, session.directory, session.keys, node, options)
     managers = reachable(manager.endpoints, manager.host, processes.host_id())
-    return msgspec.structs.replace(config, manager=view.manager, managers=managers, unit_size=view.unit_size)
+    guest = (records.load(session.path) if session.path.exists() else session).host != processes.host_id()
+    return msgspec.structs.replace(config, manager=view.manager, managers=managers, unit_size=view.unit_size, guest=guest)
 
 
-def join_here(session: SessionRecord, config: NodeConfig) -> int:
-    """Be the node of ``prepare_join`` in this process until the session ends, or a signal; returns the exit status."""
+def from_stdin() -> SessionRecord:
+    """The session file that comes on standard input, which is empty afterwards. Raises SessionError."""
+    session = records.parse(sys.stdin.buffer.read(), "standard input")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return session
+
+
+def join_here(session: SessionRecord, config: NodeConfig, ready_fd: int | None = None) -> int:
+    """Be the node of ``prepare_join`` in this process until the session ends, or a signal; returns the exit status.
+
+    ``ready_fd``: where to say, in one line, that the node listens, or why it cannot.
+    """
     pid = os.getpid()
     records.add_node(session, NodeEntry(config.node, config.listen[:1], processes.host_id(), pid, processes.start_time(pid)))
     try:
-        return daemon.run(import_module(daemon.NODE_MODULE).serve, config, None)
+        return daemon.run(import_module(daemon.NODE_MODULE).serve, config, ready_fd)
     finally:
         with contextlib.suppress(SessionError):
-            if session.path.exists():
-                known = records.load(session.path)
-                # Its keys have nothing to do on a host that it has left.
-                borrowed = known.host != processes.host_id() and not discovery.held(known, but=config.node)
-                if borrowed or discovery.state_of(known, probe_s=0.5, but=config.node) is discovery.State.DEAD:
-                    records.remove_directory(session.directory)
+            discovery.forget(session, config.node, config.guest)
 
 
 class LocalProcesses:
@@ -159,6 +168,7 @@ class LocalProcesses:
         number = _number(session.directory)
         host = processes.host_id()
         mine = discovery.held(session)
+        queue = _queue_server(session.directory)
         told = False
         try:
             with Client(session) as client:
@@ -179,7 +189,7 @@ class LocalProcesses:
                 remarks.append(f"killed process{'es' if len(seen) > 1 else ''} {pids}: no end within {timeout_s:g} s")
                 daemon.stop(seen)
         daemon.await_end([(entry.pid, entry.started) for entry in mine if entry.host == host], timeout_s)  # its lock went a moment before
-        daemon.stop(_queue_server(session.directory))
+        daemon.stop(_queue_server(session.directory) or queue)
         # Another process that found the session dead may have begun to remove it, and have been ended before it was through. A directory
         # that was made under this name since is not ours.
         if number and _number(session.directory) == number and not (session.directory / records.STARTING).exists():

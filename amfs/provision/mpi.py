@@ -95,6 +95,7 @@ def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
 
         def begin(managers: tuple[str, ...] = ()) -> Ready:
             config = node_config(chosen, records.base_dir() / chosen, keys, rank, options, port_step=local_rank, sharing=hosts.count(host))
+            config = msgspec.structs.replace(config, guest=host != hosts[0])
             if managers:
                 config = msgspec.structs.replace(config, managers=managers)
             started.append(daemon.launch(config))

@@ -41,6 +41,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     time_s: int | None = None  # of each
     more: tuple[str, ...] = ()  # for the command that submits
     wait_s: float | None = None  # for ``least`` nodes; None: as long as it takes
+    hosts: str = ""  # a file of hosts, where the nodes are no jobs
+    at: str = ""  # the address of a cluster that is there, for nodes within it
 
 
 def parse_nodes(text: str) -> tuple[int, int]:
@@ -69,7 +71,7 @@ class Submission:
             raise SessionError(f"a session named {name} has jobs; end it with 'amfs down {name}' or choose another --name")
         tcp = options.tcp or "0.0.0.0"
         founder = msgspec.structs.replace(options, slots=NO_SLOTS, tcp=tcp, expected=max(options.expected, self.wanted.most + 1))
-        with _signals_as_exits():
+        with signals_as_exits():
             return self._start(LocalProcesses(1).start(name, founder), options)
 
     def _start(self, session: SessionRecord, options: NodeOptions) -> SessionRecord:
@@ -119,7 +121,7 @@ class Submission:
 
 
 @contextlib.contextmanager
-def _signals_as_exits() -> Iterator[None]:
+def signals_as_exits() -> Iterator[None]:
     """A process that is told to end cancels its jobs first."""
     if threading.current_thread() is not threading.main_thread():
         yield

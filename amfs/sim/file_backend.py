@@ -21,7 +21,7 @@ from amfs.vocabulary.peer_requests import Usage
 
 STRIPE = 4096
 LIMIT = 1 << 30
-KNOWS_ALL = 1 << 62  # of losses
+SEES_ALL = 1 << 62  # of losses
 #: Works that end later, beside all else.
 SLOW = (w.Fetch, w.Restripe, w.Gather, w.FetchStripe, w.ListCopied)
 
@@ -167,7 +167,7 @@ class SimFileBackend:
     def _check_stripes(self, ino: int, opened: Opened, size: int) -> None:
         lost, stripe = self._lost_copies if opened.stripe & COPIED else self._lost_parts, opened.stripe & ~COPIED
         for index in range(-(-size // max(stripe, 1)) if lost else 0):
-            if lost.get(self.meta.stripe_partition(ino, index), -1) > opened.known:
+            if lost.get(self.meta.stripe_partition(ino, index), -1) > opened.losses_seen:
                 raise OSError(errno.EIO, "a stripe is lost")
 
     def _handle(self, number: int) -> tuple[int, Opened]:
@@ -219,7 +219,7 @@ class SimFileBackend:
 
     def _live(self, order: w.LiveFacts) -> Facts:
         known = order.attr
-        data = self.content(known.ino, Opened(known.layout * 2, self.number, stripe_of(known), known.size, KNOWS_ALL))
+        data = self.content(known.ino, Opened(known.layout * 2, self.number, stripe_of(known), known.size, SEES_ALL))
         return Facts(len(data), -(-len(data) // 512), known.atime, self.contents.written.get(known.ino, known.mtime))
 
     def _truncate(self, ino: int, opened: Opened, to: int) -> None:
@@ -326,7 +326,7 @@ class SimFileBackend:
         return 0
 
     def _lose(self, order: w.Lose) -> None:
-        (self._lost_copies if order.copies else self._lost_parts).update(dict.fromkeys(order.partitions, order.known))
+        (self._lost_copies if order.copies else self._lost_parts).update(dict.fromkeys(order.partitions, order.losses_seen))
 
     def _is_lost(self, ino: int) -> bool:
         return ino in self.contents.lost
@@ -379,7 +379,7 @@ class SimFileBackend:
         self.forget_handle(number)
         self.contents.flips.maybe()
         try:
-            content = self._reached(ino, opened._replace(known=KNOWS_ALL), kept)  # what of it was lost the record learns by ``IsLost``
+            content = self._reached(ino, opened._replace(losses_seen=SEES_ALL), kept)  # what of it was lost the record learns by ``IsLost``
         finally:
             self.closed(ino, opened)
         return Facts(len(content), -(-len(content) // 512), self.contents.clock(), self.contents.written.get(ino, 0))

@@ -123,4 +123,4 @@ class Opened(NamedTuple):
     node: int
     stripe: int  # its length; with COPIED if each has a copy
     size: int
-    known: int  # the losses that were known when that was so
+    losses_seen: int  # by this node when that was so

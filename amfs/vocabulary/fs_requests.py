@@ -66,7 +66,7 @@ class Created(NamedTuple):
     node: int
     stripe: int
     size: int
-    known: int
+    losses_seen: int
 
 
 class Walked(NamedTuple):

@@ -376,10 +376,10 @@ class FromStore(WorkOrder[int], frozen=True):
 
 
 class Lose(WorkOrder[None], frozen=True):
-    """``copies``: of files that have some; else of the others."""
+    """``copies``: of files that have some; else of the others. ``losses_seen``: with this one."""
 
     partitions: tuple[int, ...]
-    known: int
+    losses_seen: int
     copies: bool
 
 

@@ -21,6 +21,7 @@ from amfs.vocabulary.stripe_requests import CopyStripes as CopyStripes
 from amfs.vocabulary.stripe_requests import DropCopies as DropCopies
 from amfs.vocabulary.stripe_requests import ExpectCopies as ExpectCopies
 from amfs.vocabulary.stripe_requests import KeepCopies as KeepCopies
+from amfs.vocabulary.stripe_requests import Lose as Lose
 from amfs.vocabulary.stripe_requests import SendStripe as SendStripe
 from amfs.vocabulary.stripe_requests import StillComing as StillComing
 from amfs.vocabulary.stripe_requests import StripesOf as StripesOf
@@ -35,7 +36,7 @@ class OpenGrant(NamedTuple):
     holders: tuple[int, ...]
     granted: bool  # it has become the writer by this; else, if it is, it was before
     lost: bool  # the content is
-    known: int  # the losses of which the shard has heard
+    losses: tuple[int, ...]  # of which the shard has heard: ``Members.losses``
 
 
 class Published(NamedTuple):
@@ -147,8 +148,8 @@ class Closed(InodeCall[Attr | None], frozen=True):
     facts: Facts | None  # of what it wrote; None: it did not write
     stripe: int  # it was laid in stripes of so many bytes meanwhile; 0: no; UNSTRIPED: made whole
     used: bool  # the asker still has it open
-    known: int  # the losses of which the asker has heard
-    lost: bool  # some of what it wrote was lost, as far as it knows
+    losses: tuple[int, ...]  # of which the asker has heard; EAGAIN if the shard has heard of others
+    lost: bool  # some of what it wrote was, by these
     same: bool = False  # nothing was written since the last ``Checkpoint``: its copies are whole
     origin: bytes = b""  # a task has made what was written, and this is to be kept of it (``workflow.origin``)
 
@@ -553,13 +554,6 @@ class ForgetBackup(PeerCall[None], frozen=True):
 
     version: int
     partitions: tuple[int, ...]
-
-
-class Lose(PeerCall[None], frozen=True):
-    """Stripes of these were lost on their way; ``copies``: of files that have copies, else of the others."""
-
-    partitions: tuple[int, ...]
-    copies: bool
 
 
 AnyPeerCall = (

@@ -55,3 +55,13 @@ class SendStripe(PeerCall[None], frozen=True):
 
 class StillComing(PeerCall[bool], frozen=True):
     """Are records or stripes on their way to the asked node?"""
+
+
+class Lose(PeerCall[None], frozen=True):
+    """Stripes of these were lost on their way; ``copies``: of files that have copies, else of the others. ``number``: the asker's, the same
+    however often it tells of it."""
+
+    version: int  # of the table; refused by a node that has another
+    number: int
+    partitions: tuple[int, ...]
+    copies: bool

@@ -245,22 +245,21 @@ static bool answer_part(struct asking *asking) {
 static bool answer_whole_copy(struct asking *asking) {
     const struct data_request *request = &asking->request;
     struct fsio *io = asking->io;
-    char name[FSIO_NAME_BYTES];
-    int part = fsio_fresh_open(io, request->ino, name), error = part < 0 ? -part : 0;
+    struct fsio_fresh fresh;
+    int error = fsio_fresh_open(io, request->ino, &fresh);
+    bool opened = error == 0;
     uint8_t told[XXH3_BYTES], taken[XXH3_BYTES];
     struct digests_run run;
     bool digest = request->extra != 0, checked = request->extra == COPY_CHECKED;
-    const struct data_sink sink = {.file = part, .digest = checked ? &run : NULL, .failed = &error};
+    const struct data_sink sink = {.file = fresh.fd, .digest = checked ? &run : NULL, .failed = &error};
     bool came = !digest || data_receive(asking->fd, told, sizeof told) == 0;
     digests_begin(&run);
-    if (error == 0 && !fsio_room_or_make(io, request->offset)) error = ENOSPC;
+    if (error == 0 && !fsio_fresh_room(&fresh, request->offset, ROOM_MADE)) error = ENOSPC;
     if (came) came = data_receive_extents(asking->fd, &sink, request->length) == 0;
     digests_end(&run, taken);
     if (came && checked && error == 0 && memcmp(told, taken, sizeof told) != 0) error = EBADMSG;
-    if (part >= 0 && error == 0 && ftruncate(part, (off_t)request->length) != 0) error = errno;
-    if (part >= 0)
-        error = fsio_copy_whole(io, (int32_t)asking->peer, part, name, request->ino, (uint64_t)request->index, digest ? told : NULL,
-                                came ? error : EIO);
+    if (error == 0 && ftruncate(fresh.fd, (off_t)request->length) != 0) error = errno;
+    if (opened) error = fsio_copy_whole(&fresh, (int32_t)asking->peer, (uint64_t)request->index, digest ? told : NULL, came ? error : EIO);
     return came && reply(asking, error, 0, NULL, 0);
 }
 

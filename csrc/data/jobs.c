@@ -51,24 +51,24 @@ enum { FETCHERS = 2 };
 
 /* ── copying a part here ── */
 
-static bool make_room(void *context, uint64_t bytes) { return fsio_room_or_make(context, bytes); }
+static bool make_room(void *context, uint64_t bytes) { return fsio_fresh_room(context, bytes, ROOM_MADE); }
 
 /* `size`: of the part, UINT64_MAX: not known before; then it is known. */
-static int fetch_into(struct fsio *io, int32_t from, const struct data_request *request, int part, uint64_t *size,
+static int fetch_into(struct fsio_fresh *fresh, int32_t from, const struct data_request *request, uint64_t *size,
                       struct data_fetch *fetch) {
-    *fetch = (struct data_fetch){.request = *request, .file = part, .size = *size, .room = make_room, .context = io};
-    int error = data_fetch(&io->client, from, fetch);
+    *fetch = (struct data_fetch){.request = *request, .file = fresh->fd, .size = *size, .room = make_room, .context = fresh};
+    int error = data_fetch(&fresh->io->client, from, fetch);
     *size = fetch->size;
     return error;
 }
 
 /* A stripe that is damaged there moves all the same, with the digest that it should have. So the damage is known here, too. */
-static int fetch_damaged(struct fsio *io, struct job *job, struct data_request request, int part, struct data_fetch *fetch) {
+static int fetch_damaged(struct fsio_fresh *fresh, struct job *job, struct data_request request, struct data_fetch *fetch) {
     uint8_t digest[XXH3_BYTES];
     request.flag &= (uint8_t)~READ_CHECKED;
     job->size = UINT64_MAX;
-    int error = data_fetch_digest(&io->client, job->from, &request, digest);
-    if (error == 0) error = fetch_into(io, job->from, &request, part, &job->size, fetch);
+    int error = data_fetch_digest(&fresh->io->client, job->from, &request, digest);
+    if (error == 0) error = fetch_into(fresh, job->from, &request, &job->size, fetch);
     memcpy(fetch->digest, digest, sizeof digest);
     fetch->checked = true;
     return error;
@@ -78,13 +78,13 @@ static int run_fetch(struct fsio *io, struct job *job) {
     uint8_t flag = READ_THERE | READ_HOLES | READ_CHECKED;
     struct data_request request = {.op = OP_READ, .flag = flag, .ino = job->ino, .index = job->index, .length = INT64_MAX};
     struct data_reply reply;
-    char name[FSIO_NAME_BYTES];
-    int part = fsio_fresh_open(io, job->ino, name);
-    if (part < 0) return -part;
+    struct fsio_fresh fresh;
     struct data_fetch fetch;
-    int error = fetch_into(io, job->from, &request, part, &job->size, &fetch);
-    if (error == EBADMSG && job->index != FSIO_WHOLE && job->kind != JOB_MEND) error = fetch_damaged(io, job, request, part, &fetch);
-    error = fsio_fresh_end(io, part, name, job->ino, job->index, fetch.checked ? fetch.digest : NULL, error);
+    int error = fsio_fresh_open(io, job->ino, &fresh);
+    if (error != 0) return error;
+    error = fetch_into(&fresh, job->from, &request, &job->size, &fetch);
+    if (error == EBADMSG && job->index != FSIO_WHOLE && job->kind != JOB_MEND) error = fetch_damaged(&fresh, job, request, &fetch);
+    error = fsio_fresh_end(&fresh, job->index, fetch.checked ? fetch.digest : NULL, error);
     if (error == 0 && (job->kind == JOB_FETCH_COPY || job->kind == JOB_MEND)) return fsio_mark_copied(io, job->ino, (uint64_t)job->index);
     if (error != 0 || job->kind == JOB_FETCH) return error;
     request = (struct data_request){.op = OP_DELETE, .flag = WHAT_PART, .ino = job->ino, .index = job->index};

@@ -12,6 +12,7 @@ import pytest
 
 from cluster import hosts as of_hosts
 from cluster import slurm as of_slurm
+from cluster import sshd as of_sshd
 
 
 def needed(reason: str) -> None:
@@ -36,4 +37,12 @@ def slurm(hosts: of_hosts.Hosts) -> Iterator[of_slurm.Slurm]:
     """A Slurm on them."""
     needed(of_slurm.why_no_slurm())
     with of_slurm.slurm(hosts) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def sshd(hosts: of_hosts.Hosts) -> Iterator[of_sshd.Sshd]:
+    """An sshd on each of them."""
+    needed(of_sshd.why_no_sshd())
+    with of_sshd.sshd(hosts) as made:
         yield made

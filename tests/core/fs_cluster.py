@@ -193,7 +193,7 @@ class Cluster:
             node = self.nodes[source]
             for target in live:
                 key = source, target
-                if target != source and key not in self.batches and key not in self.taken and node.meta.count_backups()[0]:
+                if target != source and key not in self.batches and key not in self.taken:
                     batch = node.meta.backup_next(target)
                     if batch is not None:
                         self.batches[key] = batch

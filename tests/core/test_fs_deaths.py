@@ -17,7 +17,7 @@ from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import messages as m
 from amfs.vocabulary import peer_requests as p
 from amfs.vocabulary.attr import LOST, STRIPED, WHOLE, Attr
-from amfs.vocabulary.events import Received
+from amfs.vocabulary.events import Received, TimerFired
 from amfs.vocabulary.partition import PartitionTable
 
 LISTED = 1000
@@ -294,6 +294,75 @@ def test_who_was_writing_stripes_when_a_node_died_says_what_was_lost() -> None:
     for handle in handles.values():
         cluster.call(1, "close", handle)
     assert refused(cluster, 0, "open_path", b"/" + name, os.O_RDONLY, 0, -1, 0, -1) == errno.EIO
+
+
+def lose(cluster: Cluster, heir: int, *parts: int) -> None:
+    """Stripes of these partitions were lost on their way to the heir, which begins to tell everybody."""
+    node = cluster.nodes[heir]
+    node.fs.calls.spawn(node.fs.mover._lose(list(parts), False))
+    cluster.tell(node, TimerFired(None))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_loss_that_is_told_under_two_tables_costs_nothing_that_was_written_since(late: int) -> None:
+    """``late``: the node that hears of it with the second table only."""
+    cluster = Cluster(3, 7)
+    name, *_ = names_at(cluster, 0)
+    cluster.held_links = {(2, late)}
+    lose(cluster, 2, *range(64))
+    while not cluster.nodes[1 - late].fs.members.losses_seen:
+        assert cluster.step()
+    cluster.nodes[3] = Node(cluster, 3)
+    cluster.table = cluster.table.with_nodes([3])
+    cluster.view()
+    cluster.held_links = set()
+    cluster.settle()
+    for node in living(cluster):
+        write(cluster, node, b"/" + name, b"%d" % node * 5 * STRIPE, STRIPED)
+        assert all(read(cluster, other, b"/" + name) == b"%d" % node * 5 * STRIPE for other in living(cluster))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_closing_waits_until_shard_and_writer_have_heard_of_the_same_losses(late: int) -> None:
+    cluster = Cluster(3, 8)
+    name, *_ = names_at(cluster, 0)
+    handle, attr = cluster.call(1, "open_path", b"/" + name, os.O_WRONLY | os.O_CREAT, 0o644, STRIPED, STRIPE, -1)
+    cluster.call(1, "write", handle, 0, b"y" * 5 * STRIPE)
+    cluster.held_links = {(2, late)}
+    lose(cluster, 2, *range(64))
+    cluster.contents.lost.add(Attr(*attr).ino)
+    while not cluster.nodes[1 - late].fs.members.losses_seen:
+        assert cluster.step()
+    closing = cluster.start(1, "close", handle)
+    end = cluster.time + PATIENCE_S / 2
+    while cluster.time < end:
+        assert cluster.step()
+    assert closing not in cluster.answers
+    cluster.held_links = set()
+    cluster.finish(closing)
+    cluster.settle()
+    assert [refused(cluster, node, "open_path", b"/" + name, os.O_RDONLY, 0, -1, 0, -1) for node in living(cluster)] == [errno.EIO] * 3
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_an_opening_waits_until_shard_and_reader_have_heard_of_the_same_losses(late: int) -> None:
+    cluster = Cluster(3, 9)
+    name, *_ = names_at(cluster, 0)
+    write(cluster, 1, b"/" + name, b"z" * 5 * STRIPE, STRIPED)
+    cluster.held_links = {(2, late)}
+    lose(cluster, 2, *range(64))
+    while not cluster.nodes[1 - late].fs.members.losses_seen:
+        assert cluster.step()
+    opening = cluster.start(1, "open_path", b"/" + name, os.O_RDONLY, 0, -1, 0, -1)
+    for _ in range(200):
+        cluster.step()
+    if late == 1:  # the record says so
+        assert cluster.answers[opening][0] == errno.EIO
+    else:
+        assert opening not in cluster.answers
+        cluster.held_links = set()
+        with pytest.raises(OSError, match="EIO"):
+            cluster.finish(opening)
 
 
 def names_at(cluster: Cluster, node: int, count: int = 1) -> list[bytes]:

@@ -46,12 +46,15 @@ def leave(cluster: Cluster, number: int) -> None:
     cluster.kill(number)
 
 
+@pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("seed", range(10))
-def test_nothing_is_lost_with_nodes_that_have_moved_all_away(seed: int) -> None:
+def test_nothing_is_lost_with_nodes_that_have_moved_all_away(seed: int, together: bool) -> None:
+    """``together``: in one table; else the second begins while partitions move away from the first."""
     cluster = Cluster(4, seed)
     contents = fill(cluster)
     gone = [seed % 4, (seed + 1) % 4]
-    drained(cluster, *gone)
+    for each in [gone] if together else [gone[:1], gone[1:]]:
+        drained(cluster, *each)
     for number in gone:
         for _ in range(200):
             if not (kept := move_away(cluster, number)):

@@ -16,7 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fsio_nodes import LOCAL, STRIPED, WHOLE, Nodes, content
+from fsio_nodes import APPEND, GUARD_SECONDS, LOCAL, PARTITIONS, STRIPED, WHOLE, Nodes, content
+
+from amfs._native import IoHandle
 
 STRIPE = 4096
 FULL = 3
@@ -165,6 +167,63 @@ def test_what_is_written_while_parts_are_counted_is_counted_once(root: Path) -> 
         assert io.usage()[0] == nodes.bytes_on_disk(0)
     finally:
         ended.set()
+        nodes.stop()
+
+
+@pytest.mark.parametrize("how", ["growing", "appending", "filling holes"])
+def test_who_writes_one_file_together_with_others_keeps_what_was_reserved(root: Path, how: str) -> None:
+    """One who is refused, or ends first, does not give back the room of those who have still to write."""
+    limit, piece, pieces = 1 << 20, 64 << 10, 24
+    nodes = Nodes(root, 1, limits=(limit,))
+    io = nodes.io[0]
+
+    def put(handle: IoHandle, index: int) -> int:
+        try:
+            handle.write(content(piece, index), APPEND if how == "appending" else index * piece)
+        except OSError as error:
+            assert error.errno == errno.ENOSPC, error
+            return 0
+        return piece
+
+    try:
+        with ThreadPoolExecutor(6) as writers:
+            for _ in range(50):
+                handle = io.open(ino := nodes.new(), LOCAL, writing=True, create=True)
+                if how == "filling holes":
+                    handle.truncate(pieces * piece)
+                written = sum(writers.map(lambda index, handle=handle: put(handle, index), range(pieces)))
+                assert written == handle.stat()[1] * 512 == io.usage()[0]
+                assert written == limit
+                handle.close()
+                io.whole_delete(ino)
+                assert io.usage()[0] == 0
+    finally:
+        nodes.stop()
+
+
+@pytest.mark.parametrize("stripe", [0, 1 << 20], ids=["fetched", "gathered"])
+def test_files_that_come_at_the_same_time_do_not_find_the_same_room(root: Path, stripe: int) -> None:
+    limit, size = 24 << 20, 16 << 20
+    nodes = Nodes(root, 2, limits=(0, limit))
+    io = nodes.io[1]
+    nodes.set_table([0] * PARTITIONS)
+    inos = [nodes.write(0, content(size), stripe=stripe) for _ in range(2)]
+    try:
+        for _ in range(5):
+            for serial, ino in enumerate(inos):
+                io.gather(serial, ino, stripe, size) if stripe else io.fetch(serial, ino, 0, size)
+            ends: list[int] = []
+            while len(ends) < len(inos):
+                ready, _, _ = select.select([io.fd], [], [], GUARD_SECONDS)
+                assert ready, "nothing happened"
+                ends += [error for *_, error in io.take()]
+            assert sorted(ends) in ([0, errno.ENOSPC], [errno.ENOSPC] * 2)  # both may find some of it taken
+            assert io.usage()[0] == nodes.bytes_on_disk(1) <= limit
+            for ino in inos:
+                with contextlib.suppress(FileNotFoundError):
+                    io.whole_delete(ino)
+            assert io.usage()[0] == 0
+    finally:
         nodes.stop()
 
 

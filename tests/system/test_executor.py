@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -305,6 +307,34 @@ def test_strangers_are_not_workers(cluster: amfs.Cluster, shared: Executor) -> N
     with pytest.raises(amfs.ProtocolError, match="another key"):
         call_stream.join(address, b"x" * 32, 1)
     assert shared.submit(abs, -1).result(PATIENCE_S) == 1
+
+
+def test_who_ends_the_handshake_after_the_executor_has_ended_is_hung_up_on(cluster: amfs.Cluster) -> None:
+    executor = cluster.executor()
+    assert executor.submit(abs, -1).result(PATIENCE_S) == 1
+    workers = executor._crew
+    assert workers is not None
+    hello = call_stream._HELLO.pack(b"AMFC", 1, 77, bytes(32))
+    with socket.socket(socket.AF_UNIX) as late:
+        late.settimeout(PATIENCE_S)
+        late.connect(workers._addresses.removeprefix("unix:"))
+        late.sendall(hello)
+        nonce = late.recv(64, socket.MSG_WAITALL)[:32]
+        executor.shutdown()
+        late.sendall(call_stream._proof(workers._key, b"worker", hello + nonce))
+        assert late.recv(1) == b""
+
+
+def test_an_executor_that_has_ended_writes_to_no_descriptor(cluster: amfs.Cluster, tmp_path: Path) -> None:
+    """Its own have numbers that belong to others by then."""
+    executor = cluster.executor()
+    assert executor.submit(abs, -1).result(PATIENCE_S) == 1
+    executor.shutdown()
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(open(tmp_path / str(number), "wb")) for number in range(100)]
+        executor.release()
+        executor.shutdown()
+        assert [os.fstat(other.fileno()).st_size for other in others] == [0] * len(others)
 
 
 def test_frames_over_tcp_bear_a_code() -> None:

@@ -66,6 +66,8 @@ ONLY_IN = {
     "zmq": {"amfs.net.sockets"},
     "mpi4py": {"amfs.provision.mpi"},
     "fuse": {"amfs.fs.fusepy_adapter"},
+    "distributed": {"amfs.provision.guests"},
+    "ray": {"amfs.provision.guests"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli", "amfs.display"},
     "lark": {"amfs.swift"},

@@ -10,7 +10,9 @@ import pytest
 from amfs.errors import UsageError
 from amfs.provision import systems
 from amfs.provision.choice import choose
+from amfs.provision.commands import Commands, read_hosts
 from amfs.provision.local import LocalProcesses
+from amfs.provision.provisioner import NodeOptions
 from amfs.provision.submission import Submission, Wanted
 from amfs.vocabulary.job_states import JobEvent
 
@@ -25,6 +27,11 @@ def test_shipped_systems_can_be_used(name: str) -> None:
         words = system.launcher(["n1", "n2"])
         assert "2" in " ".join(words) and any("n1,n2" in word for word in words)
         assert system.is_inside({system.inside: "7"})
+    if system.start:
+        words = system.starting("lab", 3, "n1", ["node", "a b"], ["--more"])
+        assert "--more" in words and ("n1" in words) is system.needs_hosts
+        assert words[-2:] == ["node", "a b"] or words[-1].endswith("node 'a b'")
+        return
     for time_s in (7200, None):
         words = system.submission("lab", 3, "/s", "/l", time_s, ["--more"])
         assert "--more" in words and any("/s" in word for word in words) and any("/l" in word for word in words)
@@ -46,13 +53,17 @@ PRINTED = {
 }
 
 
-@pytest.mark.parametrize("name", systems.SHIPPED)
+@pytest.mark.parametrize("name", PRINTED)
 def test_what_the_systems_print_is_understood(name: str) -> None:
     system, (submitted, queue) = systems.load(name), PRINTED[name]
     found = re.search(system.job_id, submitted)
     assert found is not None and found[1] == "7"
     rows = system.rows(queue)
     assert {job: row.event for job, row in rows.items()} == {"7": JobEvent.WAITS, "8": JobEvent.RUNS, "9": JobEvent.OVER}
+
+
+def test_the_output_of_each_shipped_system_is_known() -> None:
+    assert PRINTED.keys() == {name for name in systems.SHIPPED if systems.load(name).can_submit}
 
 
 def test_a_file_of_one_s_own(tmp_path: Path) -> None:
@@ -72,6 +83,9 @@ def test_a_file_of_one_s_own(tmp_path: Path) -> None:
         (GOOD.replace("{count}", "{number}"), "number"),
         (GOOD.replace('["hosts"]', "[]"), "no words"),
         (GOOD.replace("{hosts}", "{"), "not the description"),
+        (GOOD + 'start = ["ssh", "{host}", "{command}"]\n', "stands alone"),
+        ('start = ["ssh", "{host}"]\n', "neither"),
+        ('start = ["ssh", "{hosts}", "{command}"]\n', "hosts"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, said: str) -> None:
@@ -82,7 +96,7 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, said: str)
 
 
 def test_a_system_that_is_not_there_or_not_around() -> None:
-    with pytest.raises(UsageError, match=r"no such system; there are local, .*slurm"):
+    with pytest.raises(UsageError, match=r"no such system; there are command, .*local, .*slurm"):
         systems.load("slrum")
     assert isinstance(choose("1..3", "slurm"), Submission)
     assert isinstance(choose("3", "local"), LocalProcesses)
@@ -91,7 +105,7 @@ def test_a_system_that_is_not_there_or_not_around() -> None:
             choose(nodes)
     with pytest.raises(UsageError, match="is for a batch system"):
         choose("1..3")
-    with pytest.raises(UsageError, match="are for jobs"):
+    with pytest.raises(UsageError, match="are for nodes that --on SYSTEM starts elsewhere"):
         choose("3", "local", Wanted(time_s=60))
 
 
@@ -121,3 +135,75 @@ def test_how_a_job_is_submitted() -> None:
     assert words[0] == "sbatch" and words[-3:] == ["--partition=short", "a b", "/s"] and "--time=1:30:00" in words
     assert not any("time" in word for word in system.submission("lab", 1, "/s", "/l", None, []))
     assert system.cancelling("lab", ["7", "8"]) == ["scancel", "7", "8"]
+
+
+def test_a_file_of_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("# ours\nn1\n  me@n2.site:4  # fast\n\n[fe80::1%eth0] slots=2\n10.0.0.7\n")
+    found = [(place.name, place.slots) for place in read_hosts(str(path))]
+    assert found == [("n1", 0), ("me@n2.site", 4), ("[fe80::1%eth0]", 2), ("10.0.0.7", 0)]
+    assert [place.name for place in Commands(systems.load("ssh"), str(path)).places(2)] == ["n1", "me@n2.site"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("n1\n-oProxyCommand=x\n", ":2: '-oProxyCommand=x' is no host"),
+        ("n1 4", "is no host"),
+        ("n1 slots=0", "is no host"),
+        ("n1; reboot", "is no host"),
+        ("n1\nn1:2\n", ":2: n1 is named twice"),
+        ("# none\n", "it names no host"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_hosts_is_said(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "hosts"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=re.escape(said)):
+        read_hosts(str(path))
+
+
+def test_options_that_a_way_does_not_take_are_refused(tmp_path: Path) -> None:
+    for on, wanted, said in (
+        ("ssh", Wanted(), "needs --hosts FILE"),
+        ("ssh", Wanted(hosts="h", at="a"), "--on ssh takes no --at"),
+        ("ssh", Wanted(hosts="h", time_s=60), "--on ssh takes no --time"),
+        ("kubernetes", Wanted(hosts="h"), "--hosts is not for kubernetes"),
+        ("slurm", Wanted(hosts="h"), "--on slurm takes no --hosts"),
+        ("command", Wanted(at="a"), "--on command takes no --at"),
+        ("dask", Wanted(), "needs --at ADDRESS"),
+        ("ray", Wanted(more=("x",)), "--on ray takes no words after --"),
+        ("local", Wanted(at="a"), "are for nodes that --on SYSTEM starts elsewhere"),
+        (None, Wanted(hosts="h"), "are for nodes that --on SYSTEM starts elsewhere"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            choose(None, on, wanted)
+    with pytest.raises(UsageError, match=f"--hosts {tmp_path}/none: No such file"):
+        choose(None, "ssh", Wanted(hosts=f"{tmp_path}/none")).start(None, NodeOptions())
+
+
+SUBMIT = ("submit=sub --out={log} {script}", "cancel=del {jobs}")
+
+
+def test_a_system_of_words() -> None:
+    system = systems.of_words([*SUBMIT, "state=queue {session}", "running=R active", "time={total}"])
+    assert system.submission("lab", 1, "/a b", "/l", 5, ()) == ["sub", "--out=/l", "/a b"]
+    rows = system.rows("7 waiting for more\n8 active\n9 over\nx\n10 other\n")
+    assert {job: row.event for job, row in rows.items()} == {"7": JobEvent.WAITS, "8": JobEvent.RUNS, "9": JobEvent.OVER}
+    assert rows["7"].why == "for more" and system.name == "command"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "say at least submit="),
+        (("--partition=x",), "'--partition=x': write KEY=VALUE"),
+        (SUBMIT[:1], "'submit' needs 'cancel'"),
+        (("submit=sub", SUBMIT[1]), "does not name {script}"),
+        ((SUBMIT[0].replace("{log}", "{lug}"), SUBMIT[1]), "lug"),
+        (("submit='sub", SUBMIT[1]), "No closing quotation"),
+    ],
+)
+def test_what_is_wrong_with_words_is_said(words: tuple[str, ...], said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        systems.of_words(words)

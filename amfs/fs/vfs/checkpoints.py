@@ -45,7 +45,7 @@ class Checkpoints:
 
     def _digest(self, ino: int, facts: Facts) -> Operation[bytes | None]:
         try:
-            taken, size = yield from work(w.Digest(ino, Opened(LOCAL, self._members.node, 0, facts.size, self._members.known)))
+            taken, size = yield from work(w.Digest(ino, Opened(LOCAL, self._members.node, 0, facts.size, self._members.losses_seen)))
         except OSError:
             return None
         return taken if size == facts.size else None

@@ -75,7 +75,8 @@ class Copies:
         return [number_of(answer) if isinstance(answer, OSError) else 0 for answer in answers]
 
     def _bring(self, ino: int, source: int) -> Operation[None]:
-        attr, holders, _, lost, known = yield from self._owners.ask(p.Open(ino, False))
+        losses = self._members.losses
+        attr, holders, _, lost, heard = yield from self._owners.ask(p.Open(ino, False))
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.EISDIR)
         if lost:
@@ -84,7 +85,7 @@ class Copies:
             raise failure(errno.EBUSY)
         if self._members.node in holders or attr.layout == STRIPED:
             return
-        if self._members.is_behind(known) or (attr.size and source not in holders):
+        if heard != losses or (attr.size and source not in holders):
             raise failure(errno.ESTALE)  # the client has an old picture
         yield from self._opener.holding_part(ino, lambda: self._fetch(attr, source))
 

@@ -222,8 +222,10 @@ class FileSystem(Machine):
             self._bury(node)  # while the table says which stripes it had
         new_manager = manager == self.node and members.manager != manager
         members.manager = manager
-        first, members.version, members.losses = not members.version, version, 0
-        members.note_lost(lost, False)
+        first = not members.version
+        members.set_version(version)
+        if lost:
+            members.note_lost(lost, False)
         if not first:
             self.mover.expect(owners)
         self._meta.set_table(owners, version)
@@ -233,7 +235,7 @@ class FileSystem(Machine):
             if self._default_copies > 1:
                 self._meta.dir_set_copies(ROOT, self._default_copies)
         if lost:
-            calls.order(w.Lose(tuple(lost), members.known, False))
+            calls.order(w.Lose(tuple(lost), members.losses_seen, False))
         calls.order(w.SetTable(owners))
         if lost:
             self._backups.forget(lost)

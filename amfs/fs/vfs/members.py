@@ -5,12 +5,7 @@ Changed by the machine (``set_view``) and by the mover of partitions; read by ev
 
 from __future__ import annotations
 
-LOSSES_BITS = 16
-
-
-def version_of(known: int) -> int:
-    """The version of the table that goes with ``Members.known``."""
-    return known >> LOSSES_BITS
+from collections.abc import Iterable, Sequence
 
 
 class Members:
@@ -22,20 +17,24 @@ class Members:
         self.manager = node
         self.owners: tuple[int, ...] = ()
         self.version = 0  # of the partition table
-        self.losses = 0  # how often stripes were lost since that was set, on their way from a node that died
-        self.lost: dict[int, int] = {}  # partition -> what was ``known`` when its stripes were lost
+        #: of stripes on their way from a node that died, told with this version of the table: the heir, and its number for it
+        self.told: set[tuple[int, int]] = set()
+        self.losses_seen = 0  # losses of which this node has heard, counted here: compared with nothing of another node
+        self.lost: dict[int, int] = {}  # partition -> ``losses_seen`` when its stripes were lost
         self.lost_copies: dict[int, int] = {}  # likewise, of files that have copies: with these
         self.introduced = False  # knows the directories
         self.dead: list[int] = []  # nodes that died since this one came in
 
     @property
-    def known(self) -> int:
-        """Of which losses this node has heard: grows with each. Those with a version of the table are the same everywhere."""
-        return self.version << LOSSES_BITS | self.losses
+    def losses(self) -> tuple[int, ...]:
+        """Of which losses this node has heard, as other nodes would say it: the version of the table, which tells of the nodes that died,
+        and what was told with it."""
+        return self.version, *(number for told in sorted(self.told) for number in told)
 
-    def is_behind(self, known: int) -> bool:
-        """Does a node that has ``known`` this have an older table? Then it has not heard of the nodes that have died since."""
-        return version_of(known) < self.version
+    def set_version(self, version: int) -> None:
+        """A new table has come. Whoever tells of a loss tells everybody again."""
+        self.version = version
+        self.told.clear()
 
     def who_died(self) -> str:
         """With whom content may have been lost, in words."""
@@ -43,6 +42,12 @@ class Members:
             return f"node {self.dead[0]}, which died"
         return f"one of nodes {', '.join(map(str, sorted(self.dead)))}, which died" if self.dead else "a node that died"
 
-    def note_lost(self, partitions: list[int], copies: bool) -> None:
-        """The stripes of these are lost, as of what is ``known`` by now; ``copies``: of files that have copies, else of the others."""
-        (self.lost_copies if copies else self.lost).update((part, self.known) for part in partitions)
+    def note_lost(self, partitions: Sequence[int], copies: bool) -> None:
+        """The stripes of these are lost; ``copies``: of files that have copies, else of the others."""
+        self.losses_seen += 1
+        (self.lost_copies if copies else self.lost).update(dict.fromkeys(partitions, self.losses_seen))
+
+    def was_lost(self, partitions: Iterable[int], copies: bool, since: int) -> bool:
+        """Were stripes of one of these lost since ``losses_seen`` was that?"""
+        lost = self.lost_copies if copies else self.lost
+        return any(lost.get(part, 0) > since for part in partitions)

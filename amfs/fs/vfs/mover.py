@@ -475,16 +475,27 @@ class PartitionMover:
 
     def _lose(self, parts: list[int], copies: bool) -> Operation[None]:
         """Stripes of these were lost on their way here; ``copies``: of files that have copies, else of the others. Nobody is served with
-        them until all know."""
+        them until all know. A node that closes a file may have heard of it with the table before, and its shard not yet: so all are told
+        again with a new table."""
+        number, version = self._calls.number(), -1
         told: set[int] = set()
-        while nodes := sorted(self._members.live - told):
-            answers = yield from together([ask(node, p.Lose(tuple(parts), copies)) for node in nodes])
+        while True:
+            if version != self._members.version:
+                told, version = set(), self._members.version
+            nodes = sorted(self._members.live - told)
+            if not nodes:
+                return
+            answers = yield from together([ask(node, p.Lose(version, number, tuple(parts), copies)) for node in nodes])
             told.update(node for node, answer in zip(nodes, answers, strict=True) if not isinstance(answer, OSError))
             if self._members.live - told:
                 yield Sleep(PAUSE_LAST_S)
 
     def _lost(self, peer: int, call: p.Lose) -> Operation[None]:
-        self._members.losses += 1
-        self._members.note_lost(list(call.partitions), call.copies)
+        if call.version != self._members.version:
+            raise failure(META_NOT_MINE)
+        if (peer, call.number) in self._members.told:
+            return
+        self._members.told.add((peer, call.number))
+        self._members.note_lost(call.partitions, call.copies)
         self._meta.lose(call.partitions, call.copies)
-        yield from work(w.Lose(call.partitions, self._members.known, call.copies))
+        yield from work(w.Lose(call.partitions, self._members.losses_seen, call.copies))

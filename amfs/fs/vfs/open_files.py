@@ -12,16 +12,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from amfs._native import Meta
 from amfs.fs.openflags import O_ACCMODE, O_TRUNC
 from amfs.fs.vfs.caches import Caches
-from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
+from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
 from amfs.fs.vfs.checkpoints import Checkpoints
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.replicas import Once
+from amfs.fs.vfs.shard import OPEN_S, UNSTRIPED
 from amfs.fs.vfs.stripe_copies import StripeCopies
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
@@ -119,7 +122,7 @@ class OpenFiles:
             file.use(endpoint, True)
         finally:
             self._end(file, True)
-        return Opened(STRIPES if attr.layout == STRIPED else LOCAL, self._members.node, stripe_of(attr), 0, self._members.known)
+        return Opened(STRIPES if attr.layout == STRIPED else LOCAL, self._members.node, stripe_of(attr), 0, self._members.losses_seen)
 
     def _begin(self, ino: int, writing: bool) -> OpenFile:
         file = self._of(ino)
@@ -227,16 +230,27 @@ class OpenFiles:
 
     def _become_proxy(self, file: OpenFile) -> Operation[bool]:
         ino = file.ino
-        grant = None if file.state is OpenState.FETCHING else (yield from self._owners.ask(p.ResumeWriting(ino)))
-        if grant is None or file.state is OpenState.FETCHING:
-            return False
+        end, granted = self._calls.now + OPEN_S, False
+        while True:
+            losses, seen = self._members.losses, self._members.losses_seen
+            grant = None if file.state is OpenState.FETCHING else (yield from self._owners.ask(p.ResumeWriting(ino)))
+            if grant is None or file.state is OpenState.FETCHING:
+                return False
+            granted = granted or grant.granted
+            if grant.losses == losses:
+                break
+            if self._calls.now >= end:
+                if granted:
+                    yield from self._owners.ask(p.AbortWriteOpen(ino))
+                return False
+            yield Sleep(PAUSE_FIRST_S)  # the shard has not heard yet of what was lost, or this node has not
         attr = grant.attr
         self._caches.uncache((ino,))
         if attr.layout == WHOLE and not attr.size:
             yield from work(w.MakePart(ino))
         kind = STRIPES if attr.layout == STRIPED else LOCAL
         create = kind == STRIPES or not attr.size
-        opened = Opened(kind, self._members.node, stripe_of(attr), attr.size, grant.known)
+        opened = Opened(kind, self._members.node, stripe_of(attr), attr.size, seen)
         file.open_proxy((yield from work(w.OpenHandle(ino, opened, True, create))))
         self._calls.spawn(self._watch_proxy(ino))
         return True
@@ -339,10 +353,10 @@ class OpenFiles:
         if facts is not None:
             file = self._of(ino)
             stripe, file.stripe = file.stripe, 0
-        since, known = self._meta.moment(), self._members.known
+        since = self._meta.moment()
         try:
-            lost = facts is not None and bool(self._members.lost) and (yield from work(w.IsLost(ino)))
-            out = yield from self._owners.ask(p.Closed(ino, facts, stripe, used, known, lost, same, origin))
+            call = p.Closed(ino, facts, stripe, used, (), False, same, origin)
+            out = yield from self._ask_closed(call)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -352,6 +366,26 @@ class OpenFiles:
                 self._calls.order(w.EndRecorded(ino))
         if out is not None and out.layout == WHOLE and out.nlink and not self._owners.is_here(ino):
             self._meta.cache(out, True, since)
+
+    def _ask_closed(self, call: p.Closed, laid_lost: Callable[[], bool] | None = None) -> Operation[Attr | None]:
+        """Tell the shard of it when the shard and this node have heard of the same losses. ``laid_lost``: was some of it lost, if no handle
+        of this node knows?"""
+        end, pause = self._calls.now + PATIENCE_S, PAUSE_FIRST_S
+        while True:
+            losses, lost = self._members.losses, False
+            if laid_lost is not None:
+                lost = laid_lost()
+            elif call.facts is not None and self._members.losses_seen:
+                lost = yield from work(w.IsLost(call.ino))
+            try:
+                return (yield from self._owners.ask(replace(call, losses=losses, lost=lost)))
+            except OSError as error:
+                if error.errno != errno.EAGAIN:
+                    raise
+                if self._calls.now >= end:
+                    raise failure(errno.EIO) from None
+            yield Sleep(pause)
+            pause = min(2 * pause, PAUSE_LAST_S)
 
     def _written(self, ino: int, said: Facts | None) -> Operation[Facts | None]:
         """What was written here. ``said``: by an endpoint when it closed its handle; the handle of another may have written, and been
@@ -441,19 +475,21 @@ class OpenFiles:
             yield Acquire(_closing(ino))  # an opening that is to be let in as this node waits for this
             self._meta.closing(ino)
             try:
+                losses, seen = self._members.losses, self._members.losses_seen
                 grant = yield from self._owners.ask(p.OpenExclusively(ino))
                 if grant is None:
                     return False
-                attr, known = grant.attr, grant.known
+                attr = grant.attr
                 self._caches.uncache((ino,))
                 try:
-                    if self._members.is_behind(known):
-                        raise failure(errno.EBUSY)  # its shard has not heard yet which node has died
+                    if grant.losses != losses:
+                        raise failure(errno.EBUSY)  # its shard has not heard yet of what was lost, or this node has not
                     stripe = yield from change(attr, grant.holders)
                 except OSError:
                     yield from self._owners.ask(p.AbortWriteOpen(ino))
                     raise
-                yield from self._owners.ask(p.Closed(ino, Facts(attr.size, attr.blocks, 0, 0), stripe, True, known, False))
+                call = p.Closed(ino, Facts(attr.size, attr.blocks, 0, 0), stripe, True, (), False)
+                yield from self._ask_closed(call, lambda: self._is_laid_lost(attr, stripe, seen))
                 self._calls.order(w.EndRecorded(ino))
             finally:
                 self._meta.closed(ino)
@@ -462,6 +498,15 @@ class OpenFiles:
         finally:
             self._end(file, True)
         return True
+
+    def _is_laid_lost(self, attr: Attr, stripe: int, since: int) -> bool:
+        """Some of what was laid in stripes of so many bytes (as ``Closed.stripe``), or lay in its own, since ``losses_seen`` was that."""
+        bytes_each = stripe or (attr.stripe if attr.layout == STRIPED else UNSTRIPED)
+        if bytes_each == UNSTRIPED:
+            return False
+        count = min(-(-attr.size // bytes_each), len(self._members.owners))
+        parts = [self._meta.stripe_partition(attr.ino, index) for index in range(count)]
+        return self._members.was_lost(parts, attr.copies > 1, since)
 
     # ── whole copies ───────────────────────────────────────────────────────────────────────────────
 

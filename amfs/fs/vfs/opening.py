@@ -70,7 +70,8 @@ class Opener:
             since = self._meta.moment()
             if writing and not first_look and (looked is None or looked.writer != me):
                 file.move(OpenEvent.BECOMES_WRITER)
-            attr, holders, granted, lost, known = yield from self._owners.ask(p.Open(ino, writing and not first_look))
+            losses, seen = self._members.losses, self._members.losses_seen
+            attr, holders, granted, lost, heard = yield from self._owners.ask(p.Open(ino, writing and not first_look))
             became = became or granted
             if writing and attr.copies > 1:
                 self._meta.expect_copies()
@@ -81,23 +82,23 @@ class Opener:
             if lost and not truncate:
                 raise failure(errno.EIO)
             mine = me in holders or (attr.writer == me and not attr.finished and not became)
-            if self._members.is_behind(known):
-                pass  # its shard has not heard yet which node has died, and perhaps taken some of it along
+            if heard != losses:
+                pass  # its shard has not heard yet of what was lost, or this node has not: it may be some of this
             elif first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
                 if not elsewhere or (yield from self._replicate(file, attr, holders, True)):
                     looked, brought = attr, attr if elsewhere else None
                     continue
             elif attr.writer not in (-1, me):
-                return Opened(REMOTE, attr.writer, attr.stripe, attr.size, known)
+                return Opened(REMOTE, attr.writer, attr.stripe, attr.size, seen)
             elif attr.layout == STRIPED:
-                opened = Opened(STRIPES, me, stripe_of(attr), attr.size, known)
+                opened = Opened(STRIPES, me, stripe_of(attr), attr.size, seen)
             elif not attr.size or truncate:
                 if not (yield from self._make(attr, looked or attr, mine, writing, truncate)):
                     continue
-                opened = Opened(LOCAL, me, stripe_of(attr), attr.size, known)
+                opened = Opened(LOCAL, me, stripe_of(attr), attr.size, seen)
             elif mine or (brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime)):
-                opened = Opened(LOCAL, me, stripe_of(attr), attr.size, known)
+                opened = Opened(LOCAL, me, stripe_of(attr), attr.size, seen)
                 if not writing and attr.finished and not self._owners.is_here(ino):
                     self._meta.cache(attr, True, since)  # so that the mount opens it by itself the next time
             elif not holders:
@@ -111,10 +112,10 @@ class Opener:
             else:
                 try:
                     if (yield from self._replicate(file, attr, holders, False)):
-                        return Opened(LOCAL, me, 0, attr.size, known)
+                        return Opened(LOCAL, me, 0, attr.size, seen)
                 except _NoRoom as found:
                     # It is read where it lies: at the node that has just offered it. What a node asked before it has may be damaged.
-                    return Opened(REMOTE, found.holder, 0, attr.size, known)
+                    return Opened(REMOTE, found.holder, 0, attr.size, seen)
             if opened is None:
                 if calls.now >= end:
                     raise failure(errno.EIO)

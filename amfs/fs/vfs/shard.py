@@ -13,7 +13,7 @@ from contextlib import suppress
 from amfs._native import Meta
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.calls import PAUSE_FIRST_S, Calls, Operation, Sleep, ask, failure, together
-from amfs.fs.vfs.members import Members, version_of
+from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
@@ -285,9 +285,9 @@ class Shard:
     def _record_open(self, peer: int, ino: int, writing: bool) -> Operation[p.OpenGrant]:
         was = self._record(ino)
         out, holders, tell = self._meta.open(ino, peer, writing)
-        attr, known = Attr(*out), self._members.known
+        attr, losses = Attr(*out), self._members.losses
         yield from self._caches.notify(peer, tell, (ino,))
-        return p.OpenGrant(attr, holders, writing and attr.writer == peer != was.writer, was.finished == LOST, known)
+        return p.OpenGrant(attr, holders, writing and attr.writer == peer != was.writer, was.finished == LOST, losses)
 
     def _open_exclusively(self, peer: int, call: p.OpenExclusively) -> Operation[p.OpenGrant | None]:
         attr = self._record(call.ino)
@@ -315,8 +315,8 @@ class Shard:
     # ── closing ────────────────────────────────────────────────────────────────────────────────────
 
     def _closed(self, peer: int, call: p.Closed) -> Operation[Attr | None]:
-        if version_of(call.known) > self._members.version:
-            raise failure(META_NOT_MINE)  # when this node hears of these losses it looks only at what was written before
+        if call.facts is not None and call.losses != self._members.losses:
+            raise failure(errno.EAGAIN)  # one of the two has not heard yet what was lost: it could be some of what was written
         ino = call.ino
         out: Attr | None = None
         tell: tuple[int, ...] = ()
@@ -347,21 +347,12 @@ class Shard:
             for node in set(self._meta.holders(ino)) - {peer}:  # what it contained before
                 self._calls.tell(node, p.DropWhole(ino))
             self._meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, laid, facts.mtime, peer)
-        lost = call.lost or (laid.layout == STRIPED and self._was_lost(laid, facts.size, call.known))
-        done = attr._replace(**facts._asdict(), ctime=max(attr.ctime, facts.mtime), finished=LOST if lost else 1)
+        done = attr._replace(**facts._asdict(), ctime=max(attr.ctime, facts.mtime), finished=LOST if call.lost else 1)
         before = self._meta.holders(ino)
         out, tell = self._meta.wrote(ino, peer, done, call.origin)
         for node in set(before) - {peer}:
             self._calls.tell(node, p.DropWhole(ino))  # not stripes: it may lie in some by the time that node hears of this
         return Attr(*out), tell
-
-    def _was_lost(self, attr: Attr, size: int, since: int) -> bool:
-        """Was a stripe of so many bytes lost since that was ``known``?"""
-        lost = self._members.lost_copies if attr.copies > 1 else self._members.lost
-        if not any(version > since for version in lost.values()):
-            return False
-        stripes = min(-(-size // attr.stripe), len(self._members.owners))
-        return any(lost.get(self._meta.stripe_partition(attr.ino, index), 0) > since for index in range(stripes))
 
     def _unused(self, peer: int, ino: int) -> None:
         attr = self._record(ino)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from amfs.vocabulary.job_states import JobEvent
 
 HERE = Path(__file__).parent
 SHIPPED = tuple(sorted(path.stem for path in HERE.glob("*.toml")))
+OTHERS = ("command", "dask", "local", "ray")  # that "--on" names, too
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,6 +32,10 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     state: tuple[str, ...] = ()  # prints a line for each job of {session}, those that wait, run and are over
     row: str = ""  # finds "job", "state" and, where there is one, "why" in such a line; other lines are passed over
     cancel: tuple[str, ...] = ()  # ends {jobs}
+    # Another way than jobs: runs one node, and gives it our standard input, for as long as that takes. The word {words} is its command; in
+    # others {command} is that for a shell. Beside these {session}, {number}, and {host}, a line of the file of --hosts.
+    start: tuple[str, ...] = ()
+    amfs: tuple[str, ...] = ()  # how amfs is called there; (): by this interpreter's path
     time: str = "{hours}:{minutes:02}:{seconds:02}"  # how the system writes --time
     no_time: str = ""  # --time, if none is given; "": words with {time} are left out
     waiting: tuple[str, ...] = ()  # states
@@ -52,6 +58,15 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def can_submit(self) -> bool:
         return bool(self.submit)
 
+    @property
+    def needs_hosts(self) -> bool:
+        return any("{host}" in word for word in self.start)
+
+    def starting(self, session: str, number: int, host: str, node: Sequence[str], more: Sequence[str]) -> list[str]:
+        """The command that runs ``node`` (words) on a host, or wherever the system likes."""
+        values = {"session": session, "number": str(number), "host": host, "command": shlex.join(node)}
+        return _filled(self.start, values, {"{more}": more, "{words}": node})
+
     def submission(self, session: str, number: int, script: str, log: str, time_s: int | None, more: Sequence[str]) -> list[str]:
         """The command that submits one job."""
         values = {"session": session, "number": str(number), "script": script, "log": log, "time": self.no_time}
@@ -59,15 +74,15 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             values["time"] = self.time.format(
                 total=time_s, hours=time_s // 3600, minutes=time_s // 60 % 60, all_minutes=-(-time_s // 60), seconds=time_s % 60
             )
-        return _filled([word for word in self.submit if values["time"] or "{time}" not in word], values, "{more}", more)
+        return _filled([word for word in self.submit if values["time"] or "{time}" not in word], values, {"{more}": more})
 
     def cancelling(self, session: str, jobs: Sequence[str]) -> list[str]:
         """The command that ends these jobs."""
-        return _filled(self.cancel, {"session": session}, "{jobs}", jobs)
+        return _filled(self.cancel, {"session": session}, {"{jobs}": jobs})
 
     def asking(self, session: str) -> list[str]:
         """The command that prints the jobs of a session."""
-        return _filled(self.state, {"session": session}, "", ())
+        return _filled(self.state, {"session": session}, {})
 
     def rows(self, text: str) -> dict[str, Row]:
         """What the queue says of each job. A state that is not known is left out: it concludes nothing."""
@@ -94,9 +109,9 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return [word.format_map(values) for word in self.launch]
 
 
-def _filled(words: Sequence[str], values: Mapping[str, str], many: str, these: Sequence[str]) -> list[str]:
-    """``words`` with their values; the word ``many`` becomes several."""
-    return [part for word in words for part in (these if word == many else [word.format_map(values)])]
+def _filled(words: Sequence[str], values: Mapping[str, str], many: Mapping[str, Sequence[str]]) -> list[str]:
+    """``words`` with their values; those that ``many`` has become several."""
+    return [part for word in words for part in (many[word] if word in many else [word.format_map(values)])]
 
 
 def load(name: str) -> System:
@@ -106,7 +121,8 @@ def load(name: str) -> System:
         found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), type=System)
         _check(found)
     except FileNotFoundError:
-        raise UsageError(f"--on {name}: no such system; there are local, {', '.join(SHIPPED)}, or the path of a file") from None
+        known = ", ".join(sorted((*SHIPPED, *OTHERS)))
+        raise UsageError(f"--on {name}: no such system; there are {known}, or the path of a file") from None
     except OSError as error:
         raise UsageError(f"--on {name}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError, ValueError, LookupError, re.error) as error:
@@ -114,13 +130,44 @@ def load(name: str) -> System:
     return msgspec.structs.replace(found, name=path.stem)
 
 
+def of_words(words: Sequence[str]) -> System:
+    """The system that "submit=…", "cancel=…" and the like describe: the keys of a file; commands and lists are split as a shell does.
+
+    "state" prints, if nothing else is said, lines of a job, "waiting", "running" or "over", and a reason. Raises UsageError.
+    """
+    lists = {field for field, of in System.__annotations__.items() if of.startswith("tuple")}
+    facts: dict[str, object] = {"row": r"^(?P<job>\S+)\s+(?P<state>\S+)\s*(?P<why>.*)$"}
+    facts |= {name: [name] for name in ("waiting", "running", "over")}
+    keys = ("submit", "state", "cancel", "job_id", "row", "waiting", "running", "over", "time", "no_time")
+    try:
+        for word in words:
+            key, equals, value = word.partition("=")
+            if key not in keys or not equals:
+                raise ValueError(f"'{word}': write KEY=VALUE; keys are {', '.join(keys)}")
+            facts[key] = shlex.split(value) if key in lists else value
+        if "state" not in facts:
+            facts["row"] = ""
+        found = msgspec.convert(facts, type=System)
+        if not found.submit:
+            raise ValueError("say at least submit='COMMAND {script}' and cancel='COMMAND {jobs}' after --")
+        _check(found)
+    except (msgspec.ValidationError, ValueError, LookupError, re.error) as error:
+        raise UsageError(f"--on command: {error}") from None
+    return msgspec.structs.replace(found, name="command")
+
+
 def _check(system: System) -> None:
     """Raises ValueError, LookupError or re.error if a command could not be made of it."""
-    if not system.submit and not (system.hosts and system.launch):
-        raise ValueError("it needs 'submit', or 'hosts' and 'launch'; a command has no words")
+    if not system.submit and not system.start and not (system.hosts and system.launch):
+        raise ValueError("it needs 'submit', 'start', or 'hosts' and 'launch'; a command has no words")
+    if system.start and (system.submit or system.launch):
+        raise ValueError("'start' stands alone: it starts nodes that are no jobs")
+    if system.start and not any("NODE" in word for word in system.starting("s", 1, "host", ["NODE"], ())):
+        raise ValueError("'start' names neither {words} nor {command}")
     if bool(system.hosts) != bool(system.launch) or (system.launch and not system.inside):
         raise ValueError("'inside', 'hosts' and 'launch' go together")
     system.launcher(["host"])
+    system.cancelling("s", ["1"])
     if not system.submit:
         return
     if "{script}" not in " ".join(system.submission("s", 1, "{script}", "log", 60, ())):
@@ -129,7 +176,6 @@ def _check(system: System) -> None:
         raise ValueError("'submit' needs 'cancel'; 'state' and 'row' go together")
     if re.compile(system.job_id).groups != 1 or (system.row and not {"job", "state"} <= re.compile(system.row).groupindex.keys()):
         raise ValueError("'job_id' needs one group, and 'row' the groups 'job' and 'state'")
-    system.cancelling("s", ["1"])
     system.asking("s")
 
 

@@ -1,6 +1,6 @@
 /* Stripes that were lost with a node. Their partitions have new owners, which have none of these stripes and cannot tell a lost one from a hole. So the
- * node on which a file is open decides: it knows which partitions were lost with which version of the table, and up to which version nothing of the
- * file was lost. */
+ * node on which a file is open decides: the node numbers the losses of which it hears (`version`), and knows with which number each partition was
+ * lost last, and up to which number nothing of the file was lost. The numbers count for this node only. */
 #include "state.h"
 
 #include "common/stripe_partition.h"

@@ -63,7 +63,7 @@ struct fsio_file {
     _Atomic uint32_t stripe;
     atomic_bool copied; /* its stripes have copies, or would have */
     atomic_bool torn; /* STRIPED: some of it was lost with a node, and cannot be told from a hole any more */
-    _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this version of the table */
+    _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this number of losses */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -74,6 +74,7 @@ struct fsio_file {
     int fd; /* LOCAL; -1: not open at the moment */
     bool fd_writes;
     int busy; /* uses of fd under way */
+    int writes; /* LOCAL, under lock: under way, each of which may have reserved what it has not written */
     atomic_bool counted; /* size and accounted are what its part says */
     atomic_bool gone; /* deleted while open: the descriptor is all that is left of it */
     bool spreading; /* LOCAL, under lock: it is being laid in stripes, with the gate held for long */
@@ -141,7 +142,7 @@ struct fsio {
     bool *moving;
     size_t partitions;
     bool others; /* a partition belongs to another node */
-    uint64_t *lost; /* of each partition: the version of the table with which its stripes were lost; 0: never */
+    uint64_t *lost; /* of each partition: the number with which its stripes were lost last; 0: never */
     uint64_t *lost_copies; /* likewise: those that have copies, too */
     _Atomic uint64_t lost_version; /* the last of them */
 

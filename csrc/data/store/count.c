@@ -36,8 +36,10 @@ void fsio_account(struct fsio *io, int64_t bytes) {
     atomic_fetch_add(&io->store->accounts, 1);
     if (io->store->own_mount) {
         if (bytes > 0) atomic_fetch_add(&io->store->since, bytes);
-    } else if (atomic_fetch_add(&io->store->used, bytes) + bytes < 0) {
-        atomic_store(&io->store->used, 0); /* files came that nobody told us of; the next count puts it right */
+    } else {
+        int64_t used = atomic_fetch_add(&io->store->used, bytes) + bytes;
+        /* Files came that nobody told us of; the next count puts it right. What others reserve meanwhile stays. */
+        while (used < 0 && !atomic_compare_exchange_weak(&io->store->used, &used, 0)) {}
     }
     if (bytes > 0) fsio_pressed(io, used_so_far(io));
 }
@@ -122,7 +124,13 @@ struct count {
 static void count_open(struct count *count, uint64_t ino, int64_t bytes) {
     struct fsio_file *file = fsio_file_find(count->io, ino);
     if (file == NULL) return;
+    pthread_mutex_lock(&file->lock);
     int64_t more = file->counted ? bytes - atomic_load(&file->accounted) : 0;
+    if (more < 0 && file->writes > 0) { /* reserved, and not yet written */
+        count->bytes -= more;
+        more = 0;
+    }
+    pthread_mutex_unlock(&file->lock);
     fsio_file_drop(file);
     if (more == 0) return;
     if (count->open_count == count->open_room) {
@@ -166,7 +174,7 @@ void fsio_rescan(struct fsio *io) {
     uint64_t accounts = atomic_load(&io->store->accounts);
     bool quiet = atomic_load(&io->store->changing) == 0; /* in this order: who ends in between has accounted for it */
     fsio_walk(io, count_one, &count);
-    count.bytes += fsio_deleted_bytes(io);
+    count.bytes += fsio_deleted_bytes(io) + atomic_load(&io->store->fresh);
     if (!atomic_load(&io->stopping)) {
         atomic_fetch_add(&io->store->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
         bool exact = quiet && atomic_load(&io->store->changing) == 0 && accounts == atomic_load(&io->store->accounts);

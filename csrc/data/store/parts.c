@@ -133,10 +133,11 @@ int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum) {
     return 0;
 }
 
-int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name) {
-    fsio_aside_name(ino, atomic_fetch_add(&io->store->fresh_count, 1), name);
-    int fd = openat(io->store->root_fd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    return fd >= 0 ? fd : -errno;
+int fsio_fresh_open(struct fsio *io, uint64_t ino, struct fsio_fresh *fresh) {
+    *fresh = (struct fsio_fresh){.io = io, .ino = ino};
+    fsio_fresh_name(io, ino, fresh->name);
+    fresh->fd = openat(io->store->root_fd, fresh->name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return fresh->fd >= 0 ? 0 : errno;
 }
 
 /* ── life ── */

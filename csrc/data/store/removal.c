@@ -137,25 +137,27 @@ static int replace_part(struct fsio *io, int directory, const char *from, const 
     return 0;
 }
 
-int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, const uint8_t *digest, int error) {
+int fsio_fresh_end(struct fsio_fresh *fresh, int64_t index, const uint8_t *digest, int error) {
+    struct fsio *io = fresh->io;
+    uint64_t ino = fresh->ino;
     char final[FSIO_NAME_BYTES];
-    int64_t bytes = fsio_allocated(part);
+    int64_t bytes = fsio_allocated(fresh->fd), reserved = (int64_t)fresh->reserved;
     struct stat found;
     struct digests_key key = fsio_digests_key(io, ino, index);
     if (error == 0 && index != FSIO_WHOLE && io->store->checks) digests_forget(key);
     uint64_t moment = digests_moment(key);
-    bool known = digest != NULL && fstat(part, &found) == 0;
-    close(part);
+    bool known = digest != NULL && fstat(fresh->fd, &found) == 0;
+    close(fresh->fd);
     fsio_change_begins(io);
     fsio_part_name(ino, index, final);
     if (error == 0 && index >= 0) error = fsio_note_stripe(io, ino, (uint64_t)index);
-    if (error == 0) error = replace_part(io, io->store->root_fd, name, final);
-    if (error == 0) fsio_account(io, bytes);
+    if (error == 0) error = replace_part(io, io->store->root_fd, fresh->name, final);
+    if (error != 0) unlinkat(io->store->root_fd, fresh->name, 0); /* before others get its room */
+    atomic_fetch_sub(&io->store->fresh, reserved);
+    atomic_fetch_add(&io->store->accounts, 1); /* also if it took exactly what was reserved: a count may have found both, or neither */
+    fsio_account(io, (error == 0 ? bytes : 0) - reserved);
     fsio_change_ends(io);
-    if (error != 0) {
-        unlinkat(io->store->root_fd, name, 0);
-        return error;
-    }
+    if (error != 0) return error;
     if (index == FSIO_WHOLE) fsio_end_recorded(io, ino);
     if (known) digests_put(key, &found, digest, moment);
     else fsio_digest_later(io, ino, index);

@@ -95,12 +95,22 @@ bool fsio_reserve_or_make(struct fsio *io, uint64_t more) {
     return true;
 }
 
-bool fsio_room_or_make(struct fsio *io, uint64_t more) {
-    uint64_t since = atomic_load(&io->store->room_made);
-    for (int tries = 0; !fsio_room(io, more); tries++) {
-        if (tries == ROOM_TRIES || !fsio_make_room(io, more, since, false)) return false; /* who is told so has other ways */
+static bool reserve_fresh(struct fsio *io, uint64_t more) {
+    fsio_change_begins(io); /* a count in between would have it in one sum, and not in the other */
+    bool room = fsio_reserve(io, more);
+    if (room) atomic_fetch_add(&io->store->fresh, (int64_t)more);
+    fsio_change_ends(io);
+    return room;
+}
+
+bool fsio_fresh_room(struct fsio_fresh *fresh, uint64_t bytes, enum fsio_asking how) {
+    struct fsio *io = fresh->io;
+    uint64_t more = bytes > fresh->reserved ? bytes - fresh->reserved : 0, since = atomic_load(&io->store->room_made);
+    for (int tries = 0; !reserve_fresh(io, more); tries++) {
+        if (how == ROOM_AT_ONCE || tries == ROOM_TRIES || !fsio_make_room(io, more, since, how == ROOM_PATIENT)) return false;
         since = atomic_load(&io->store->room_made);
     }
+    fresh->reserved += more;
     return true;
 }
 

@@ -172,30 +172,29 @@ int fsio_spill(struct fsio *io, uint64_t ino, uint64_t *freed) {
 
 int fsio_bring_back(struct fsio_file *file, bool empty) {
     struct fsio *io = file->io;
-    char name[FSIO_NAME_BYTES], target[FSIO_TARGET_BYTES], fresh[FSIO_NAME_BYTES], hex[2 * XXH3_BYTES + 1];
+    char name[FSIO_NAME_BYTES], target[FSIO_TARGET_BYTES], hex[2 * XXH3_BYTES + 1];
     uint8_t digest[XXH3_BYTES];
     struct stat found;
+    struct fsio_fresh part;
     fsio_part_name(file->ino, FSIO_WHOLE, name);
     if (!fsio_spilled_to(io, name, target)) return EIO;
     int from = openat(io->store->root_fd, target, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), error = 0;
     if (from < 0) return EIO;
     if (fstat(from, &found) != 0) error = errno;
     uint64_t size = empty || error != 0 ? 0 : (uint64_t)found.st_size;
-    bool reserved = error == 0 && size > 0 && fsio_reserve_or_make(io, size);
-    if (error == 0 && size > 0 && !reserved) error = ENOSPC;
-    int part = error != 0 ? -error : fsio_fresh_open(io, file->ino, fresh);
-    if (part < 0) error = -part;
+    if (error == 0) error = fsio_fresh_open(io, file->ino, &part);
+    bool opened = error == 0;
+    if (opened && !fsio_fresh_room(&part, size, ROOM_PATIENT)) error = ENOSPC;
     (void)posix_fadvise(from, 0, 0, POSIX_FADV_SEQUENTIAL);
     if (error == 0 && size > 0) {
-        error = copy_all(io, from, part, &found, digest);
+        error = copy_all(io, from, part.fd, &found, digest);
         hex_of(digest, hex);
         size_t length = strlen(target), digits = strlen(hex);
         if (error == EAGAIN || (error == 0 && (length < digits || strcmp(target + length - digits, hex) != 0)))
             error = EIO; /* the disk has lost it */
     }
     close(from);
-    if (reserved) fsio_account(io, -(int64_t)size);
-    if (part >= 0) error = fsio_fresh_end(io, part, fresh, file->ino, FSIO_WHOLE, NULL, error); /* which deletes the copy on the disk */
+    if (opened) error = fsio_fresh_end(&part, FSIO_WHOLE, NULL, error); /* which deletes the copy on the disk */
     if (error != 0) return error;
     fsio_local_leave(file);
     return fsio_local_open(file, PART_WRITE);

@@ -25,6 +25,15 @@ struct fsio_stripes {
     size_t room, count;
 };
 
+/* A part that grows under another name, which no count finds. What it will take is reserved until it ends. */
+struct fsio_fresh {
+    struct fsio *io;
+    uint64_t ino;
+    int fd;
+    uint64_t reserved; /* bytes of `used`, and of `fresh`, that are its own */
+    char name[FSIO_NAME_BYTES];
+};
+
 struct fsio_store {
     int root_fd;
     int store_fd; /* where the runs keep their files; -1: there are none */
@@ -46,6 +55,7 @@ struct fsio_store {
     uint64_t limit;
     atomic_llong used, parts; /* own_mount: used when last asked */
     atomic_llong since; /* own_mount: bytes added since */
+    atomic_llong fresh; /* bytes of `used` that are reserved for parts that grow under other names */
     atomic_llong held; /* otherwise: bytes of the limit that are not parts (fsio_hold), */
     atomic_llong held_spilled; /* and those of the spill directory */
     _Atomic int64_t asked_ms; /* own_mount: when */
@@ -115,7 +125,11 @@ void fsio_removing(struct fsio *io, int by); /* so many more large parts whose b
  * asks again a little later, others take it for the answer. */
 bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient);
 bool fsio_reserve_or_make(struct fsio *io, uint64_t more);
-bool fsio_room_or_make(struct fsio *io, uint64_t more);
+
+/* Room is refused to who finds none, or made; who is not patient has other ways. */
+enum fsio_asking { ROOM_AT_ONCE, ROOM_MADE, ROOM_PATIENT };
+
+bool fsio_fresh_room(struct fsio_fresh *fresh, uint64_t bytes, enum fsio_asking how); /* reserve for so many bytes in all */
 int fsio_refused(struct fsio *io, int error, uint64_t more,
                  uint64_t since); /* a stripe was not written: ESTALE if it is worth another try by now, else `error` */
 void fsio_room_stop(struct fsio *io);
@@ -134,8 +148,7 @@ void fsio_fresh_name(struct fsio *io, uint64_t ino, char *to); /* that is no par
 uint64_t fsio_stripes_next(struct fsio *io, uint64_t ino,
                            uint64_t from); /* lowest index of one here, from that on; UINT64_MAX: there is none */
 int fsio_stripes_sum(struct fsio *io, uint64_t ino, struct data_stat *sum); /* of those here: how many in size, blocks, newest times */
-/* A part that grows under another name, and its end (fsio_fresh_end). */
-int fsio_fresh_open(struct fsio *io, uint64_t ino, char *name); /* descriptor, or a negative errno; name: FSIO_NAME_BYTES */
+int fsio_fresh_open(struct fsio *io, uint64_t ino, struct fsio_fresh *fresh); /* 0 or an errno: then nothing is to be ended */
 
 /* part_digests.c */
 struct digests_key fsio_digests_key(const struct fsio *io, uint64_t ino, int64_t index);
@@ -153,9 +166,8 @@ void fsio_tell_damage(struct fsio *io, uint64_t ino, int64_t index, const char *
 
 /* removal.c */
 void fsio_whole_remove(struct fsio *io, uint64_t ino); /* of a file that is open, which accounts for it */
-/* It gets the part's name, or is gone if `error` is not 0. Answers errors. */
-/* `digest`: of its content; NULL: it is taken later */
-int fsio_fresh_end(struct fsio *io, int part, const char *name, uint64_t ino, int64_t index, const uint8_t *digest, int error);
+/* It gets the part's name, or is gone if `error` is not 0. `digest`: of its content; NULL: it is taken later. Answers errors. */
+int fsio_fresh_end(struct fsio_fresh *fresh, int64_t index, const uint8_t *digest, int error);
 int fsio_part_remove(struct fsio *io, uint64_t ino, int64_t index); /* one part of a file that is not open */
 
 /* local.c, fds.c: with the gate held */

@@ -205,13 +205,12 @@ int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t inde
     return error;
 }
 
-int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index, const uint8_t *digest,
-                    int error) {
-    pthread_mutex_t *lock = lock_in(io->striped->taking, ino, index);
+int fsio_copy_whole(struct fsio_fresh *fresh, int32_t owner, uint64_t index, const uint8_t *digest, int error) {
+    pthread_mutex_t *lock = lock_in(fresh->io->striped->taking, fresh->ino, index);
     pthread_mutex_lock(lock);
-    if (error == 0 && fsio_stripe_owner(io, ino, index) != owner) error = ESTALE;
-    if (error == 0) error = fsio_mark_copied(io, ino, index);
-    error = fsio_fresh_end(io, part, name, ino, (int64_t)index, digest, error);
+    if (error == 0 && fsio_stripe_owner(fresh->io, fresh->ino, index) != owner) error = ESTALE;
+    if (error == 0) error = fsio_mark_copied(fresh->io, fresh->ino, index);
+    error = fsio_fresh_end(fresh, (int64_t)index, digest, error);
     pthread_mutex_unlock(lock);
     return error;
 }

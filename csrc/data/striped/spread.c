@@ -242,7 +242,9 @@ static int put_piece(struct fsio *io, int part, const char *from, size_t count, 
     return 0;
 }
 
-static int gather_into(struct fsio *io, int whole, char *buffer, uint64_t ino, uint32_t stripe, uint64_t size) {
+static int gather_into(struct fsio_fresh *whole, char *buffer, uint32_t stripe, uint64_t size) {
+    struct fsio *io = whole->io;
+    uint64_t ino = whole->ino;
     enum { SEGMENTS = 256 };
     struct fsio_segment segments[SEGMENTS];
     bool copied = fsio_is_copied(io, ino), sparse = true;
@@ -262,12 +264,12 @@ static int gather_into(struct fsio *io, int whole, char *buffer, uint64_t ino, u
             segments[used++] = (struct fsio_segment){place / stripe, place % stripe, buffer + filled, count};
             filled += count;
         }
-        if (!fsio_room(io, filled)) return ENOSPC;
+        if (!fsio_fresh_room(whole, (uint64_t)fsio_allocated(whole->fd) + filled, ROOM_AT_ONCE)) return ENOSPC;
         error = fsio_segments_read(io, ino, copied, segments, used);
         for (size_t i = 0; i < used && error == 0; i++) { /* holes stay holes */
             uint64_t place = segments[i].index * stripe + segments[i].at;
             if (amfs_all_zero(segments[i].to, segments[i].count)) continue;
-            error = put_piece(io, whole, segments[i].to, segments[i].count, place);
+            error = put_piece(io, whole->fd, segments[i].to, segments[i].count, place);
             sparse = false;
         }
         if (error != 0) return error;
@@ -289,14 +291,15 @@ static bool own_stripes_are_fine(struct fsio *io, uint64_t ino) {
 }
 
 int fsio_gather_now(struct fsio *io, uint64_t ino, uint32_t stripe, uint64_t size, uint64_t since) {
-    char name[FSIO_NAME_BYTES];
+    struct fsio_fresh whole;
     if (stripe == 0) return EINVAL;
     char *buffer = malloc(GATHER_BYTES);
-    int whole = buffer == NULL ? -ENOMEM : fsio_fresh_open(io, ino, name);
-    int error = whole < 0 ? -whole : gather_into(io, whole, buffer, ino, stripe, size);
+    int error = buffer == NULL ? ENOMEM : fsio_fresh_open(io, ino, &whole);
+    bool opened = error == 0;
+    if (opened) error = gather_into(&whole, buffer, stripe, size);
     if (error == 0 && fsio_stripes_lost(io, ino, stripe, fsio_is_copied(io, ino), 0, size, since)) error = EIO;
     if (error == 0 && !own_stripes_are_fine(io, ino)) error = EIO; /* it may go better when they have been mended */
-    if (error == 0 && ftruncate(whole, (off_t)size) != 0) error = errno;
+    if (error == 0 && ftruncate(whole.fd, (off_t)size) != 0) error = errno;
     free(buffer);
-    return whole < 0 ? error : fsio_fresh_end(io, whole, name, ino, FSIO_WHOLE, NULL, error);
+    return opened ? fsio_fresh_end(&whole, FSIO_WHOLE, NULL, error) : error;
 }

@@ -56,8 +56,7 @@ int fsio_push_now(struct fsio *io, uint64_t ino, uint64_t index, int32_t node);
 /* For `owner`, which sends it. ESTALE: by our table it is not. ENODATA: there is nothing of the stripe that could be changed. */
 int fsio_copy_change(struct fsio *io, int32_t owner, uint64_t ino, uint64_t index, uint64_t at, const char *from, size_t count,
                      bool in_step);
-int fsio_copy_whole(struct fsio *io, int32_t owner, int part, const char *name, uint64_t ino, uint64_t index, const uint8_t *digest,
-                    int error); /* as fsio_fresh_end */
+int fsio_copy_whole(struct fsio_fresh *fresh, int32_t owner, uint64_t index, const uint8_t *digest, int error); /* as fsio_fresh_end */
 /* While the owner does that with a stripe nobody changes it. ESTALE: by our table it is not the owner. */
 int fsio_undisturbed(struct fsio *io, uint64_t ino, uint64_t index, int (*act)(struct fsio *io, void *context), void *context);
 

@@ -1,0 +1,79 @@
+"""``amfs up --on command``: a batch system that is known only by the commands that a user gives; here three scripts and processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+pytestmark = pytest.mark.slow
+
+Amfs = Callable[..., subprocess.CompletedProcess[str]]
+
+SCRIPTS = {
+    "submit": 'test "$1" != refuse || { echo "no such project" >&2; exit 3; }\nsetsid "$1" >"$2" 2>&1 </dev/null &\n'
+    'echo $! >>jobs; echo "your job is $!"',
+    "queue": 'while read -r job; do kill -0 "$job" 2>/dev/null && echo "$job active" || echo "$job over finished"; done <jobs',
+    "delete": 'kill "$@"',
+}
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, amfs: Amfs) -> Iterator[list[str]]:
+    """What stands after "--"."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, text in SCRIPTS.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    yield [
+        f"submit={tmp_path}/submit {{script}} {{log}}", f"state={tmp_path}/queue", f"cancel={tmp_path}/delete {{jobs}}",
+        r"job_id=your job is (\d+)", "running=active",
+    ]  # fmt: skip
+    amfs("down", "ours")
+    until(lambda: not alive(tmp_path), "a job is left")
+    assert not (tmp_path / ".amfs/sessions/ours").exists()
+
+
+def alive(tmp_path: Path) -> list[int]:
+    def lives(pid: int) -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    jobs = tmp_path / "jobs"
+    return [pid for pid in map(int, jobs.read_text().split() if jobs.exists() else ()) if lives(pid)]
+
+
+def test_jobs_of_commands_become_nodes_and_end(tmp_path: Path, amfs: Amfs, words: list[str]) -> None:
+    done = amfs("up", "--on", "command", "--nodes", "2", "--name", "ours", "--slots", "1", "--tcp", "127.0.0.1", "--", *words)
+    assert done.returncode == 0 and "2 jobs submitted to command" in done.stderr, done.stderr
+    first, _ = alive(tmp_path)
+    (tmp_path / "list").write_text("".join(f"t{k} -b sh -o o{k} -a -c 'sleep 0.1; echo x > o{k}'\n" for k in range(4)))
+    assert amfs("run", "--session", "ours", "list").returncode == 0
+    subprocess.run([tmp_path / "delete", str(first)], check=True)
+
+    def ended() -> list[dict[str, object]]:
+        (session,) = json.loads(amfs("status", "ours", "--output", "json").stdout)["sessions"]
+        return [job for job in session["jobs"] if job["state"] == "ended"]
+
+    until(lambda: [job["job"] for job in ended()] == [str(first)])
+    down = amfs("down", "ours")
+    assert (down.stdout, down.stderr) == ("ours is down\n", "")
+
+
+def test_what_the_commands_say_is_told(tmp_path: Path, amfs: Amfs, words: list[str]) -> None:
+    refused = [words[0].replace("{script}", "refuse {script}"), *words[1:]]
+    done = amfs("up", "--on", "command", "--name", "ours", "--", *refused)
+    assert done.returncode == 4 and "failed: no such project" in done.stderr, done.stderr
+    ends = [words[0].replace("{script}", "/bin/false {script}").replace("{log}", "/dev/null"), *words[1:]]
+    done = amfs("up", "--on", "command", "--name", "ours", "--", *[word.replace("/dev/null", str(tmp_path / "log")) for word in ends])
+    assert done.returncode == 4 and "command gives no 1 node: over" in done.stderr, done.stderr
+    shown = amfs("up", "--on", "command", "--nodes", "3", "--dry-run", "--", *words)
+    assert "# 3 times" in shown.stdout and f"{tmp_path}/submit " in shown.stdout
