@@ -28,6 +28,8 @@ def clean(directories: tuple[str, ...], dry_run: bool) -> int:
             leftovers.free([one])
         count, freed = count + 1, freed + size
         click.echo(f"{done} {one.path}, {size_text(size)}" + (f", of a killed run of {one.file}" if one.file else ""))
+    if not dry_run:
+        sweep_mounts()
     for session in records.list_all():
         state = discovery.state_of(session)
         if state is discovery.State.UNKNOWN:
@@ -41,7 +43,5 @@ def clean(directories: tuple[str, ...], dry_run: bool) -> int:
     for path in discovery.clean(remove=not dry_run):
         count += 1
         click.echo(f"{done} {path}, of a session whose start was ended midway")
-    if not dry_run:
-        sweep_mounts()
     click.echo(f"{'would free' if dry_run else 'freed'} {size_text(freed)}" if count else "nothing was left behind")
     return 0

@@ -25,7 +25,7 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
 
     if everything and name:
         raise UsageError("give the name of one session, or --all")
-    sessions = records.list_all() if everything else [discovery.find(name)]
+    sessions = records.list_all() if everything else [discovery.find(name, ending=True)]
     for session in sessions:
         for remark in submission.end(session, ledger.load(session), timeout):
             click.echo(f"amfs: {session.name}: {remark}", err=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -132,10 +133,11 @@ def clean(*, remove: bool = True) -> list[Path]:
     return left
 
 
-def find(name: str | None = None, *, probe_s: float = 1.0) -> SessionRecord:
+def find(name: str | None = None, *, probe_s: float = 1.0, ending: bool = False) -> SessionRecord:
     """The session ``name`` (a name, or the path of a session file); without it $AMFS_SESSION, else the newest live one.
 
-    Dead sessions met on the way are cleaned. ``probe_s``: how long to wait for an answer when no local process tells. Raises SessionError.
+    Dead sessions met on the way are cleaned. ``probe_s``: how long to wait for an answer when no local process tells. ``ending``: it is to
+    be ended, and so are mounts that it has left. Raises SessionError.
     """
     name = name or os.environ.get("AMFS_SESSION")
     if name:
@@ -154,7 +156,13 @@ def find(name: str | None = None, *, probe_s: float = 1.0) -> SessionRecord:
         if state is State.DEAD:
             words = _last_words(session.directory)
             remove_directory(session.directory)
-            raise SessionError(f"session {name} is gone (no process of it lives and nothing answers); cleaned up after it{words}")
+            if ending:
+                from amfs.host import fusemounts
+
+                fusemounts.sweep(session.name)
+            raise SessionError(
+                f"session {name} is gone (no process of it lives and nothing answers); cleaned up after it{_mounts_left(name)}{words}"
+            )
         return session
     left = []
     for session in list_all():
@@ -176,6 +184,16 @@ def forget(session: SessionRecord, node: int, guest: bool) -> None:
     known = load(session.path)
     if (guest and not held(known, but=node)) or state_of(known, probe_s=0.5, but=node) is State.DEAD:
         remove_directory(session.directory)
+
+
+def _mounts_left(name: str) -> str:
+    from amfs.host import fusemounts
+
+    try:
+        places = " ".join(shlex.quote(mount.path) for mount in fusemounts.mounted(name))
+    except OSError:
+        return ""
+    return f"; its mounts stay so that nobody writes to the directories below: amfs umount {places}" if places else ""
 
 
 def unknown(session: SessionRecord) -> str:

@@ -200,14 +200,16 @@ def _has_mounts(path: Path) -> bool:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a session's directory (it must lie in ``base_dir()``) and what its dead nodes left in /dev/shm."""
+    """Remove a session's directory (it must lie in ``base_dir()``) and what its dead nodes left in /dev/shm.
+
+    Mounts elsewhere stay, dead, until somebody ends them (``fusemounts.sweep``): programs would go on in the directory below.
+    """
     if path.parent != base_dir() or path.is_symlink():
         raise SessionError(f"{path} is not a session's directory; not removed")
     from amfs.host import fusemounts
 
     if _has_mounts(path) and not fusemounts.unmount_tasks(str(path)):
         raise SessionError(f"{path} is not removed: something is mounted in it, and cannot be unmounted")
-    fusemounts.sweep(path.name)  # what nodes that were killed could not take along
     shutil.rmtree(path, ignore_errors=True)
     orphans.sweep(path.name)
 

@@ -58,9 +58,9 @@ def entries(readies: Sequence[Ready], host: str) -> tuple[NodeEntry, ...]:
 
 
 def sweep_mounts() -> None:
-    """Unmount what dead sessions left mounted; those who use it get errors anyway. A dead mount of a session that goes on stays: programs
-    would write to the directory below."""
-    from amfs.host import fusemounts  # few sessions meet any
+    """Unmount what dead sessions left mounted. A dead mount of a session that goes on stays: programs would write to the
+    directory below."""
+    from amfs.host import fusemounts
 
     for name in {mount.session for mount in fusemounts.mounted()}:
         session = next((one for one in records.list_all() if one.name == name), None)
@@ -129,7 +129,6 @@ class LocalProcesses:
         chosen, directory = claim.name, claim.path
         started: list[daemon.Started] = []
         try:
-            sweep_mounts()
             keys = make_keys()
             for node in range(self.nodes):
                 started.append(daemon.launch(node_config(chosen, directory, keys, node, options, port_step=node, sharing=self.nodes)))
@@ -200,6 +199,10 @@ class LocalProcesses:
                 records.remove_directory(session.directory)
             else:
                 remarks.append(discovery.unknown(session))
+        if not session.directory.exists():  # else some of it may live
+            from amfs.host import fusemounts
+
+            fusemounts.sweep(session.name)  # what nodes that were killed could not take along
         return remarks
 
 

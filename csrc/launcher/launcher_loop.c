@@ -143,6 +143,7 @@ static int prepare(amfs_loop *loop, char *fault, size_t fault_size) {
     if (failed) return failed;
     loop->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (loop->null_fd < 0) return errno;
+    amfs_reserve_take(loop);
     loop->files.directory = launcher->sandbox_dir;
     loop->files.directory_fd = open(launcher->sandbox_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (loop->files.directory_fd < 0) {
@@ -195,6 +196,7 @@ static void dismantle(amfs_loop *loop) {
     end_watcher(loop);
     if (loop->epoll_fd >= 0) close(loop->epoll_fd);
     if (loop->files.directory_fd >= 0) close(loop->files.directory_fd);
+    amfs_reserve_give(loop);
     if (loop->null_fd >= 0) close(loop->null_fd);
     free(loop->slots);
     free(loop->free_slots);
@@ -461,6 +463,7 @@ void *amfs_launcher_thread(void *argument) {
     if (loop != NULL) {
         loop->launcher = launcher;
         loop->epoll_fd = loop->null_fd = loop->files.directory_fd = loop->watcher_pipe = loop->last_pid_fd = -1;
+        for (int i = 0; i < AMFS_RESERVE; i++) loop->reserve[i] = -1;
         failed = prepare(loop, fault, sizeof fault);
     }
     pthread_mutex_lock(&launcher->lock);

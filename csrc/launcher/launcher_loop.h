@@ -31,9 +31,12 @@ typedef struct {
     amfs_catcher out, err;
 } amfs_slot;
 
+enum { AMFS_RESERVE = 3 }; /* for /proc, a process, and what that has open */
+
 typedef struct {
     amfs_launcher *launcher;
     int epoll_fd, null_fd;
+    int reserve[AMFS_RESERVE]; /* descriptors kept to be closed when what a task has left is looked for: tasks may have all others */
     amfs_files files;
     amfs_spawner spawner;
     amfs_slot *slots;

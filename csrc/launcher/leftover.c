@@ -65,7 +65,19 @@ static const char *written_by(amfs_loop *loop, const amfs_task *task, pid_t pid)
     return name;
 }
 
-amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot, int64_t waited_us) {
+void amfs_reserve_give(amfs_loop *loop) {
+    for (int i = 0; i < AMFS_RESERVE; i++) {
+        if (loop->reserve[i] >= 0) close(loop->reserve[i]);
+        loop->reserve[i] = -1;
+    }
+}
+
+void amfs_reserve_take(amfs_loop *loop) {
+    for (int i = 0; i < AMFS_RESERVE; i++)
+        if (loop->reserve[i] < 0) loop->reserve[i] = fcntl(loop->null_fd, F_DUPFD_CLOEXEC, 0);
+}
+
+static amfs_left look_and_end(amfs_loop *loop, const amfs_slot *slot, int64_t waited_us) {
     int64_t give_up = now_us() + PATIENCE_US;
     amfs_left left = {0};
     amfs_marked found[AT_ONCE];
@@ -85,5 +97,12 @@ amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot, int64_t waited_u
         amfs_mark_kill(found, count);
         if (now_us() >= give_up) break;
     }
+    return left;
+}
+
+amfs_left amfs_left_end(amfs_loop *loop, const amfs_slot *slot, int64_t waited_us) {
+    amfs_reserve_give(loop);
+    amfs_left left = look_and_end(loop, slot, waited_us);
+    amfs_reserve_take(loop);
     return left;
 }

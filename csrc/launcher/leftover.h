@@ -7,6 +7,10 @@
 /* The number that the kernel has given to a process last; 0: not known. */
 pid_t amfs_last_pid(const amfs_loop *loop);
 
+/* Close the descriptors that are kept for a look at /proc, and have them again (as far as there are any). Repeatable. */
+void amfs_reserve_give(amfs_loop *loop);
+void amfs_reserve_take(amfs_loop *loop);
+
 typedef struct {
     uint32_t count;        /* processes that were found, and ended */
     const char *unfinished; /* the name of an output that one of them had open for writing; NULL: none had */

@@ -22,6 +22,7 @@ enum {
     AT_ONCE = 256,        /* processes whose end is awaited together */
     DEATH_WAIT_MS = 100,  /* for one round of them: SIGKILL is heard at once, unless the kernel holds the process */
     NEXT_ROUND_US = 1000, /* after a round whose processes did not end */
+    SHORT = -2,
 };
 
 static const uint64_t TAG = UINT64_C(1) << (TID_BITS + CHANCE_BITS + AMFS_MARK_TASK_BITS);
@@ -74,13 +75,13 @@ uint64_t amfs_mark_of(int pid) {
     return (mark & TAG) != 0 && mark < 2 * TAG ? mark : 0;
 }
 
-/* A pidfd of this process if its mark is the launcher's and is not spared, else -1. A zombie counts as gone. */
+/* A pidfd of this process if its mark is the launcher's and is not spared, else -1, or SHORT: descriptors are. A zombie counts as gone. */
 static int hold(pid_t pid, uint64_t launcher, amfs_mark_spare *spare, const void *context) {
     uint64_t mark = mark_of(pid);
 
     if ((mark & ~TASK_MASK) != launcher || (spare != NULL && spare(context, mark))) return -1;
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd < 0) return -1;
+    if (pidfd < 0) return errno == EMFILE || errno == ENFILE ? SHORT : -1;
     struct pollfd ended = {.fd = pidfd, .events = POLLIN};
     /* With the pidfd in hand, ask again whose it is: the number may have passed to another process. */
     if (mark_of(pid) == mark && poll(&ended, 1, 0) == 0) return pidfd;
@@ -108,8 +109,12 @@ static void await(amfs_marked *found, unsigned count) {
 }
 
 void amfs_mark_kill(amfs_marked *found, unsigned count) {
-    for (unsigned i = 0; i < count; i++) syscall(SYS_pidfd_send_signal, found[i].pidfd, SIGKILL, NULL, 0);
-    await(found, count);
+    unsigned held = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        if (found[i].pidfd >= 0) found[held++] = found[i];
+    for (unsigned i = 0; i < held; i++) syscall(SYS_pidfd_send_signal, found[i].pidfd, SIGKILL, NULL, 0);
+    await(found, held);
 }
 
 static bool is_another(const void *mark, uint64_t other) { return *(const uint64_t *)mark != other; }
@@ -123,17 +128,33 @@ static pid_t next_process(DIR *processes) {
     return 0;
 }
 
+/* Close the pidfd of the last one that has any. */
+static void release(amfs_marked *found, unsigned count, unsigned *held) {
+    while (count > 0 && found[--count].pidfd < 0) {}
+    close(found[count].pidfd);
+    found[count].pidfd = -1;
+    --*held;
+}
+
 unsigned amfs_mark_find(uint64_t mark, pid_t after, pid_t last, amfs_marked *found, unsigned most) {
     DIR *processes = last == 0 ? opendir("/proc") : NULL;
-    unsigned count = 0;
+    unsigned count = 0, held = 0;
+    bool is_short = false;
 
     if (last == 0 && processes == NULL) return 0;
     while (count < most) {
         pid_t pid = processes != NULL ? next_process(processes) : after < last ? ++after : 0;
         if (pid == 0) break;
         int pidfd = hold(pid, mark & ~TASK_MASK, is_another, &mark);
-        if (pidfd >= 0) found[count++] = (amfs_marked){pid, pidfd};
+        if (pidfd == SHORT && held > 0) { /* one descriptor is enough to look at each of them in turn */
+            is_short = true;
+            release(found, count, &held);
+            pidfd = hold(pid, mark & ~TASK_MASK, is_another, &mark);
+        }
+        if (pidfd >= 0) held++;
+        if (pidfd != -1) found[count++] = (amfs_marked){pid, pidfd == SHORT ? -1 : pidfd};
     }
+    if (is_short && held > 1) release(found, count, &held); /* for the caller to look at what they do */
     if (processes != NULL) closedir(processes);
     return count;
 }

@@ -23,7 +23,7 @@ uint64_t amfs_mark_of(int pid);
 /* Is the task with this mark to be left alone? */
 typedef bool amfs_mark_spare(const void *context, uint64_t mark);
 
-/* A living process of a task; the pidfd is the holder's to close. */
+/* A living process of a task; the pidfd is the holder's to close. -1: descriptors were short. */
 typedef struct {
     pid_t pid;
     int pidfd;
@@ -33,10 +33,11 @@ typedef struct {
  * /proc). Returns how many. */
 unsigned amfs_mark_find(uint64_t mark, pid_t after, pid_t last, amfs_marked *found, unsigned most);
 
-/* Wait for at most `patience_ms` until they are gone by themselves; what is still there moves to the front. Returns how many. */
+/* Wait for at most `patience_ms` until they are gone by themselves; what is still there moves to the front. Returns how many. Those without
+ * a pidfd count as still there. */
 unsigned amfs_mark_await(amfs_marked *found, unsigned count, int patience_ms);
 
-/* SIGKILL them, and wait a moment until they are gone; closes the pidfds. */
+/* SIGKILL those that have a pidfd, and wait a moment until they are gone; closes the pidfds. */
 void amfs_mark_kill(amfs_marked *found, unsigned count);
 
 /* Signal each living process with a mark of `launcher` that is not spared (NULL: none is). Reads /proc once. Returns how many there were. */

@@ -324,7 +324,9 @@ void amfs_run_sweep(amfs_loop *loop) {
     enum { SWEEP_US = 300000, PAUSE_PER_COST = 100 };
     int64_t start = now_us();
 
+    amfs_reserve_give(loop);
     loop->unswept = !amfs_mark_end(loop->mark, SWEEP_US, is_running, loop, NULL);
+    amfs_reserve_take(loop);
     int64_t end = now_us();
     loop->sweep_at_us = end + PAUSE_PER_COST * (end - start);
 }

@@ -34,12 +34,12 @@ if which == "NPROC":  # it does not count for root
 script = sys.argv[7]
 world.launcher.submit([world.shell(script, flags=4) for _ in range(count)])
 done = world.wait(count)
-print(json.dumps([(each.outcome, each.code, each.detail, each.stdout.decode()) for each in done]), flush=True)
+print(json.dumps([(each.outcome, each.code, each.detail, each.stdout.decode(), each.facts and each.facts[4]) for each in done]), flush=True)
 os._exit(0)  # by another user than that of the watcher, which ends by itself
 """
 
 
-def run(which: str, soft: int, hard: int, slots: int, count: int, script: str) -> list[tuple[int, int, str, str]]:
+def run(which: str, soft: int, hard: int, slots: int, count: int, script: str) -> list[tuple[int, int, str, str, int | None]]:
     driver = DRIVER.format(here=str(Path(__file__).parent))
     with tempfile.TemporaryDirectory() as root:  # where other users may go
         words = [sys.executable, "-c", driver, root, which, *map(str, (soft, hard, slots, count)), script]
@@ -52,6 +52,14 @@ def test_the_limit_of_open_files_is_raised_and_tasks_have_the_usual_one() -> Non
     done = run("NOFILE", 200, 4096, 300, 600, "ulimit -n; ulimit -H -n; sleep 0.2")
     assert {each[:2] for each in done} == {(Outcome.OK, 0)}
     assert {each[3] for each in done} == {"200\n4096\n"}
+
+
+def test_all_that_tasks_left_is_told_and_ended_where_no_more_open_files_are_allowed() -> None:
+    """Each process takes a descriptor while it is looked at, and tasks that run have all of them but a few."""
+    each = "setsid sleep 1000 < /dev/null > /dev/null 2>&1 &"
+    done = run("NOFILE", 60, 60, 300, 60, f"for i in 1 2 3 4 5 6 7 8 9 10 11 12; do {each} done; sleep 0.05")
+    assert {each[:2] for each in done} == {(Outcome.OK, 0)}
+    assert {each[4] for each in done} == {12}
 
 
 def test_tasks_wait_for_open_files_where_no_more_are_allowed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import pytest
 from waiting import until
 
 from amfs.host import fusemounts
+from amfs.host.processes import is_running
 from amfs.net.records import SessionRecord, load
 
 PATIENCE_S = 60.0  # only turns a hang into a failure
@@ -138,7 +140,7 @@ def test_mistakes_are_told(amfs: Amfs, session: SessionRecord, place: Path) -> N
 
 
 def test_after_kill_9(amfs: Amfs, session: SessionRecord, place: Path) -> None:
-    """Whoever uses the mount gets an error at once; the mount goes without --force, and by itself with the next session."""
+    """Whoever uses the mount gets an error at once; the mount goes without --force."""
     amfs("mount", place)
     (place / "f").write_bytes(b"x")
     os.kill(session.nodes[0].pid, signal.SIGKILL)
@@ -147,11 +149,38 @@ def test_after_kill_9(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     assert not os.path.ismount(place)
 
 
-def test_the_next_session_sweeps(amfs: Amfs, session: SessionRecord, place: Path) -> None:
+def is_not_connected(place: Path) -> bool:
+    try:
+        (place / "new").write_bytes(b"for nobody")
+    except OSError as error:
+        return error.errno == errno.ENOTCONN
+    return False
+
+
+def test_the_mount_of_a_session_without_nodes_stays_until_somebody_ends_it(amfs: Amfs, session: SessionRecord, place: Path) -> None:
+    """Whoever finds the session dead removes its directory. Programs would go on in the bare directory below if the mount went, too."""
     amfs("mount", place)
     os.kill(session.nodes[0].pid, signal.SIGKILL)
+    until(lambda: not is_running(session.nodes[0].pid, session.nodes[0].started), "the node lives")
+    said = amfs("ls", "/", "--session", name(), code=4).stderr
+    assert "is gone" in said and f"amfs umount {place}" in said and not session.directory.exists()
+    assert is_not_connected(place)
+    amfs("status", code=4)
     amfs("up", "--name", name(), "--slots", "1")
+    assert is_not_connected(place), "another session of that name ends nothing"
+    amfs("down", name())
     assert not os.path.ismount(place)
+
+
+@pytest.mark.parametrize(("command", "code"), [("down", 4), ("down --all", 0), ("clean", 0)], ids=["down", "down --all", "clean"])
+def test_who_ends_what_a_dead_session_left_ends_its_mounts(
+    amfs: Amfs, session: SessionRecord, place: Path, command: str, code: int
+) -> None:
+    amfs("mount", place)
+    os.kill(session.nodes[0].pid, signal.SIGKILL)
+    until(lambda: not is_running(session.nodes[0].pid, session.nodes[0].started), "the node lives")
+    amfs(*command.split(), *([name()] if command == "down" else []), code=code)
+    assert not os.path.ismount(place) and not session.directory.exists()
 
 
 def test_a_stuck_mount_goes_with_force(amfs: Amfs, session: SessionRecord, place: Path) -> None:
