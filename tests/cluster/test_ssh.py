@@ -82,6 +82,8 @@ def test_nodes_outlive_the_connection_that_started_them(sshd: Sshd) -> None:
     until(lambda: not sshd.connections(one) + sshd.connections(two))
     assert ran_on(sshd.hosts) == {one.name, two.name}
     assert len(up_nodes(sshd.hosts.login)) == 3
+    assert two.run("amfs", "down", "lab").stdout == "lab is down\n"  # from any host of the session
+    until(lambda: not left(sshd.hosts) or left(sshd.hosts) == ["login:/tmp/amfs-0/lab"], f"left: {left(sshd.hosts)}")
 
 
 def test_a_host_that_cannot_be_reached_is_named_in_the_words_of_ssh(sshd: Sshd) -> None:
