@@ -7,10 +7,8 @@ the node drain and leave. Must not know: whose process that is.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +17,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 _TURN_S = 0.2
-_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -58,8 +55,7 @@ def main() -> int:
             return 1
         heard += data
     order = msgspec.json.decode(heard, type=_Order)
-    prctl = ctypes.CDLL(None).prctl  # Ray kills the children of its workers, of which this process is one: the node hears of that, too
-    with subprocess.Popen(order.words, stdin=subprocess.PIPE, preexec_fn=lambda: prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)) as node:
+    with subprocess.Popen(order.words, stdin=subprocess.PIPE) as node:
         assert node.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             node.stdin.write(order.payload)
