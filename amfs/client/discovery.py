@@ -21,6 +21,7 @@ from amfs.errors import SessionError
 from amfs.host import life
 from amfs.host.processes import host_id, is_running, same_machine
 from amfs.net.records import (
+    OVER,
     QUEUE_LOCK,
     STARTING,
     NodeEntry,
@@ -241,13 +242,20 @@ def _lives(session: SessionRecord, entry: NodeEntry) -> bool | None:
     return known
 
 
+def _is_over(session: SessionRecord) -> bool:
+    """Has a node of this host been ordered to end with the whole session?"""
+    with contextlib.suppress(SessionError):
+        return (session.directory / OVER).exists() and load(session.path).created == session.created
+    return False
+
+
 def state_of(session: SessionRecord, *, probe_s: float = 1.0, but: int = -1) -> State:
     """By the locks of its nodes (other than ``but``), then by an answer over the network within ``probe_s`` seconds."""
     lives = {entry.node: _lives(session, entry) for entry in session.nodes if entry.node != but}
     if any(lives.values()):
         return State.LIVE
     elsewhere = tuple(entry for entry in session.nodes if entry.node in lives and lives[entry.node] is None)
-    if not elsewhere:
+    if not elsewhere or _is_over(session):
         return State.DEAD
     from amfs.client.control import answers  # the network is asked last
 

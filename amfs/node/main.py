@@ -125,6 +125,8 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
                 loop.tell_node(Leaving("what started this session has ended before it was complete"))
         log.info("stopping: %s", loop.stopping)
         was_ended = loop.was_ended
+        if was_ended:
+            presence.over()
         transport.drain(1.0)
         return 0
     finally:

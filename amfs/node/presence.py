@@ -60,6 +60,12 @@ class Presence:
         except (OSError, AmfsError) as error:
             self._say(f"cannot make {self.directory} again: {error}")
 
+    def over(self) -> None:
+        """The whole session ends: whoever looks later, on this host, need not ask the nodes on others."""
+        with contextlib.suppress(OSError):
+            if self._is_ours():
+                (self.directory / records.OVER).touch(mode=0o600)
+
     def _is_ours(self) -> bool:
         """Is our lock where others look for it?"""
         try:

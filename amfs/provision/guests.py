@@ -25,6 +25,7 @@ from amfs.provision.local import START_S
 
 NAMES = ("dask", "ray")
 _CONNECT_S = 5.0
+_CLOSING = ("closing_gracefully", "closing", "closed", "failed")  # states of a worker of Dask
 _END_S = 5.0  # for tasks whose nodes were told to end
 
 
@@ -120,7 +121,7 @@ def _dask_task(payload: bytes, words: Sequence[str]) -> None:
     from amfs.provision.tether import run_node
 
     worker = get_worker()
-    run_node(payload, words, closing=lambda: worker.status.name in ("closing", "closing_gracefully", "closed"))
+    run_node(payload, words, closing=lambda: worker.status.name in _CLOSING)
 
 
 # ── Ray ──

@@ -78,15 +78,26 @@ def test_a_task_on_each_host_is_a_node_and_ends_with_the_session(hosts: Hosts, d
     until(lambda: tasks(hosts, dask) == "0")
 
 
-def test_a_node_goes_with_its_worker_and_hands_over_what_it_has(hosts: Hosts, dask: str) -> None:
+RETIRE = """\
+import distributed, sys
+client = distributed.Client(sys.argv[1])
+client.retire_workers([worker for worker in client.processing() if client.processing()[worker] and sys.argv[2] + ":" in worker])
+"""
+
+
+@pytest.mark.parametrize("way", ["killed", "retired"])
+def test_a_node_goes_with_its_worker_and_hands_over_what_it_has(hosts: Hosts, dask: str, way: str) -> None:
     start(dask, hosts.login, "--nodes", "2", "--slots", "1")
     (hosts.shared / "text").write_text("hello\n")
     for host in hosts.nodes[:2]:
         host.run("amfs", "put", "--session", "lab", str(hosts.shared / "text"), f"/from-{host.name}")
     one = next(host for host in hosts.nodes[:2] if host.processes("provision.tether"))
-    parents = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in one.processes("provision.tether")}
-    for pid in parents:
-        os.kill(pid, signal.SIGKILL)  # the worker; its nanny starts another
+    if way == "retired":
+        hosts.login.run("python3", "-c", RETIRE, dask, one.address)
+    else:
+        parents = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in one.processes("provision.tether")}
+        for pid in parents:
+            os.kill(pid, signal.SIGKILL)  # the worker; its nanny starts another
     until(lambda: len(up_nodes(hosts.login)) == 2)
     for host in hosts.nodes[:2]:
         assert hosts.login.run("amfs", "cat", "--session", "lab", f"/from-{host.name}").stdout == "hello\n"

@@ -58,6 +58,9 @@ def test_an_actor_on_each_node_of_ray_s_is_a_node_and_ends_with_the_session(host
     assert done.stdout == "lab\n" and "3 nodes on 2 hosts" in done.stderr, done.stderr
     assert sorted(node["slots"] for node in up_nodes(one)) == [0, 2, 2]
     assert ran_on(hosts, 24, one) == {one.name, two.name}
+    for pid in two.processes("_RayActor"):
+        os.kill(pid, signal.SIGTERM)
+    until(lambda: len(up_nodes(one)) == 2 and not two.processes("amfs\x00node"), "a node outlives its actor")
     one.run("amfs", "down", "lab")
     until(lambda: not any(host.processes("amfs\x00node") or host.processes("_RayActor") for host in (one, two)), "an actor stays")
     until(lambda: not [path for path in left(hosts) if "ray" not in path and "plasma" not in path], f"left: {left(hosts)}")

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,13 @@ def test_nodes_outlive_the_connection_that_started_them(sshd: Sshd) -> None:
     one, two = sshd.hosts.nodes[:2]
     start(sshd, f"{one.name}\n{two.name}\n", "--slots", "1")
     for pid in [*sshd.hosts.login.processes("ssh\x00-T"), *sshd.connections(one), *sshd.connections(two)]:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it went with another of them
+            os.kill(pid, signal.SIGKILL)
     until(lambda: not sshd.connections(one) + sshd.connections(two))
     assert ran_on(sshd.hosts) == {one.name, two.name}
     assert len(up_nodes(sshd.hosts.login)) == 3
+    assert two.run("amfs", "down", "lab").stdout == "lab is down\n"  # from any host of the session
+    until(lambda: not left(sshd.hosts) or left(sshd.hosts) == ["login:/tmp/amfs-0/lab"], f"left: {left(sshd.hosts)}")
 
 
 def test_a_host_that_cannot_be_reached_is_named_in_the_words_of_ssh(sshd: Sshd) -> None:
