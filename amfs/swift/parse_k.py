@@ -56,10 +56,14 @@ class OldApp(Statement, eq=False):
 
 
 class BuilderK(BuilderT):
+    declares_arguments = False
     refused_escapes = frozenset()  # regular expressions have many
 
     def constant(self, name: str) -> Any:
         return {"true": True, "false": False}.get(name)
+
+    def long_text(self, text: str, start: int) -> str:
+        return text
 
     # ── expressions ────────────────────────────────────────────────────────────────────────────────
 
