@@ -124,6 +124,12 @@ class BuilderK(BuilderT):
         self.types.append(TypeDefinition(at, str(name), None, self.type_name(base[0]) if base else None))
         return Definition(at, "the definition of a type")
 
+    def namespace(self, word: Token, *rest: Token) -> Definition:
+        """Of old scripts, for types of XML."""
+        at = self.at(word, rest[-1])
+        self.remarks.append((at, "a namespace has no meaning here"))
+        return Definition(at, "a namespace")
+
     def struct(self, word: Token, name: Token, left: Token, *rest: Any) -> Definition:
         definition = super().struct(word, name, left, *rest)
         if not self.types[-1].fields:
