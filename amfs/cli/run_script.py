@@ -46,6 +46,9 @@ class ScriptDriver(Driver):
             self.program = program_of(source_of("standard input" if file == "-" else file, text), language)
         else:
             self.program = read_program(file, language)
+        if self.program.usage and not {"-h", "--help"}.isdisjoint(arguments):
+            click.echo(self.program.usage, nl=False)
+            raise click.exceptions.Exit(0)
         self._configure()
         gc.freeze()  # the program stays: no collection need look at it
         seen = set()

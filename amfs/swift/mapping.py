@@ -15,11 +15,13 @@ Path: TypeAlias = tuple[str | int, ...]
 class Mapped(NamedTuple):
     """A mapped variable. ``name_of``: of a part, for files that are to be made; raises ``builtins.Failure`` if the mapper has no name for
     it. ``existing``: of an input, the parts that are there and their names; the variable is closed with them. None: the variable is an
-    output, or the mapper (single_file) cannot say. ``seen``: the mapper has looked, and these files are there."""
+    output, or the mapper (single_file) cannot say. ``seen``: the mapper has looked, and these files are there. ``parts``: all of them
+    and their names, of a mapper that lists them; None: it has a rule."""
 
     name_of: Callable[[Path], str]
     existing: list[tuple[Path, str]] | None
     seen: bool = False
+    parts: list[tuple[Path, str]] | None = None
 
 
 #: (parameters as plain values, type of the variable, its name, is it an input?) -> requests, then the result. Raises ``builtins.Failure``.

@@ -55,6 +55,7 @@ class _Parser:
         program.functions += builder.functions
         program.types += builder.types
         program.remarks += builder.remarks
+        program.usage = builder.command_line.usage(source.name) or program.usage
         program.body.statements += statements
 
     def take_in(self, wanted: Import, program: Program) -> None:

@@ -56,10 +56,14 @@ class OldApp(Statement, eq=False):
 
 
 class BuilderK(BuilderT):
+    declares_arguments = False
     refused_escapes = frozenset()  # regular expressions have many
 
     def constant(self, name: str) -> Any:
         return {"true": True, "false": False}.get(name)
+
+    def long_text(self, text: str, start: int) -> str:
+        return text
 
     # ── expressions ────────────────────────────────────────────────────────────────────────────────
 
@@ -119,6 +123,12 @@ class BuilderK(BuilderT):
         at = self.at(word, name)
         self.types.append(TypeDefinition(at, str(name), None, self.type_name(base[0]) if base else None))
         return Definition(at, "the definition of a type")
+
+    def namespace(self, word: Token, *rest: Token) -> Definition:
+        """Of old scripts, for types of XML."""
+        at = self.at(word, rest[-1])
+        self.remarks.append((at, "a namespace has no meaning here"))
+        return Definition(at, "a namespace")
 
     def struct(self, word: Token, name: Token, left: Token, *rest: Any) -> Definition:
         definition = super().struct(word, name, left, *rest)

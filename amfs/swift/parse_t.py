@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from lark import Token
 
+from amfs.swift.command_line import CommandLine, is_declaration
 from amfs.swift.hints import WORDS as FOREIGN_WORDS
 from amfs.swift.source import At, Mistake, Source
 from amfs.swift.syntax import Builder, Items, PlainCall, Syntax
@@ -82,6 +83,7 @@ class Header:
 class BuilderT(Builder):
     """``imports``, ``functions``, ``types`` in the order of the text; ``main``: the blocks of main."""
 
+    declares_arguments = True
     refused_escapes = frozenset(map(chr, range(128))) - frozenset("01234567x\"'\\?")
 
     def __init__(self, source: Source) -> None:
@@ -90,14 +92,21 @@ class BuilderT(Builder):
         self.functions: list[Function] = []
         self.types: list[TypeDefinition] = []
         self.bare: set[Statement] = set()  # variables that stand as links of a chain
+        self.command_line = CommandLine()
 
     def constant(self, name: str) -> Any:
         return {"true": True, "false": False, "inf": float("inf"), "NaN": float("nan")}.get(name)
 
+    def long_text(self, text: str, start: int) -> str:
+        return self.unescaped(text, start)
+
     # ── statements ─────────────────────────────────────────────────────────────────────────────────
 
     def start(self, *statements: Any) -> list[Statement]:
-        return [one for one in self.flat(statements) if not isinstance(one, Definition)]
+        declared = self.command_line.statements
+        if declared:
+            declared += self.command_line.accepting(declared[0].at)
+        return [*declared, *(one for one in self.flat(statements) if not isinstance(one, Definition))]
 
     def inner(self, parts: Any) -> list[Statement]:
         """Statements of a block, which has no definitions."""
@@ -129,6 +138,9 @@ class BuilderT(Builder):
                 return [wait]
             statements[at:] = [wait]
         if sum(isinstance(part, Token) and part == "=>" for part in parts):
+            for one in statements:
+                if isinstance(one, Definition):
+                    raise Mistake(one.at, "this cannot stand in a chain: it is no statement", "end it with ';'")
             if len(statements) < 2:
                 raise Mistake(self.at(parts[0], parts[-1]), "'=>' stands between statements")
             return [Chain(self.at(statements[0], statements[-1]), statements)]
@@ -139,6 +151,8 @@ class BuilderT(Builder):
 
     def main(self, *parts: Any) -> Block:
         block: Block = parts[-1]
+        for items in (part for part in parts if isinstance(part, Items)):
+            block.statements[:0] = self.command_line.positional(items.at, items.items)
         return block
 
     def assign(self, targets: list[Expression], equals: Token, values: list[Expression]) -> Statement:
@@ -187,6 +201,9 @@ class BuilderT(Builder):
         return statements
 
     def evaluate(self, node: Any) -> Statement:
+        if isinstance(node, PlainCall) and self.declares_arguments and is_declaration(node):
+            self.command_line.declare(node)
+            return Definition(node.at, f"{node.name}(…), which declares what the command line gives,")
         if isinstance(node, PlainCall):
             return Evaluate(node.at, self.finish(node))
         node = self.value(node)

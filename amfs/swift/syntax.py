@@ -83,6 +83,15 @@ class Named:
         self.at, self.name, self.value = at, name, value
 
 
+class Documented:
+    """``item : "text"``, which arguments of the command line have."""
+
+    __slots__ = ("at", "item", "text")
+
+    def __init__(self, at: At, item: Any, text: str) -> None:
+        self.at, self.item, self.text = at, item, text
+
+
 class Items:
     """What stands between parentheses: arguments or parameters."""
 
@@ -166,6 +175,8 @@ class Builder:
             elif isinstance(item, Formal):
                 hint = f"to call {call.name}, leave the type out"
                 raise Mistake(item.at, "a parameter with its type stands where an argument is expected", hint)
+            elif isinstance(item, Documented):
+                raise self.no_documentation(item)
             elif call.named:
                 raise Mistake(item.at, "an argument without a name stands after one with a name")
             else:
@@ -196,14 +207,22 @@ class Builder:
         return Literal(self.at(token, token), self.text_of(token))
 
     def multiline(self, token: lark.Token) -> Expression:
-        """Verbatim, without the line break after the opening mark."""
+        """Without the line break after the opening mark."""
         text = str(token)
-        text = text[3:-3].removeprefix("\n") if text.startswith('"""') else text[text.index("\n") + 1 : -4]
-        return Literal(self.at(token, token), text)
+        quoted = text.startswith('"""')
+        start = 3 + (text[3:4] == "\n") if quoted else text.index("\n") + 1
+        inner = text[start : -3 if quoted else -4]
+        return Literal(self.at(token, token), self.long_text(inner, (token.start_pos or 0) + start))
+
+    def long_text(self, text: str, start: int) -> str:
+        """The text that a string of several lines stands for. ``start``: where it begins in the source."""
+        return text
 
     def text_of(self, token: lark.Token) -> str:
         """The text that a string literal stands for."""
-        text = str(token)[1:-1]
+        return self.unescaped(str(token)[1:-1], (token.start_pos or 0) + 1)
+
+    def unescaped(self, text: str, start: int) -> str:
         if "\\" not in text:
             return text
 
@@ -212,8 +231,7 @@ class Builder:
             if code in _ESCAPES:
                 return _ESCAPES[code]
             if code[0] in self.refused_escapes or (code == "x" and self.refused_escapes):
-                start = (token.start_pos or 0) + 1 + found.start()
-                at = At(self.source, start, start + 2)
+                at = At(self.source, start + found.start(), start + found.start() + 2)
                 raise Mistake(at, f"'\\{code}' is no escape in a string", "for a backslash write two: '\\\\'")
             if code[0] == "x" and len(code) > 1:
                 return chr(int(code[1:], 16))
@@ -262,6 +280,12 @@ class Builder:
 
     def named(self, name: lark.Token, equals: lark.Token, value: Any) -> Named:
         return Named(self.at(name, value), str(name), self.value(value))
+
+    def documented(self, item: Any, colon: lark.Token, text: lark.Token) -> Documented:
+        return Documented(self.at(item, text), item, self.text_of(text))
+
+    def no_documentation(self, item: Documented) -> Mistake:
+        return Mistake(item.at, "a text that documents stands only in arguments(…) and flags(…), after a type and a name")
 
     # ── types and parameters ───────────────────────────────────────────────────────────────────────
 
@@ -325,6 +349,8 @@ class Builder:
         for item in items.items:
             if isinstance(item, Name) and item.name == "void":
                 item = Formal(item.at, TypeName(item.at, "void"), "")
+            if isinstance(item, Documented):
+                raise self.no_documentation(item)
             if not isinstance(item, Formal):
                 where = item.at
                 meant = f"write 'int {item.name}', or another type" if isinstance(item, Name) else ""

@@ -330,7 +330,8 @@ class TypeDefinition(Struct, eq=False):
 
 
 class Program(Struct, eq=False):
-    """``language``: "swift-t" or "swift-k". ``remarks``: constructs that have no meaning here, told once for each kind."""
+    """``language``: "swift-t" or "swift-k". ``remarks``: constructs that have no meaning here, told once for each kind. ``usage``: what -h
+    prints, if the script declares its arguments."""
 
     language: str
     at: At
@@ -338,6 +339,7 @@ class Program(Struct, eq=False):
     types: list[TypeDefinition]
     body: Block
     remarks: list[tuple[At, str]] = field(default_factory=list)
+    usage: str = ""
 
 
 def variables(node: Any) -> Iterator[Symbol]:

@@ -79,14 +79,15 @@ class Cell:
 
 class Namer:
     """Names of the files of a mapped variable. ``name_of``: once the mapper's parameters are known. ``again``: asks the mapper which files
-    are there, as if the variable was an input."""
+    are there, as if the variable was an input. ``parts``: all parts and their names, if the mapper lists them."""
 
-    __slots__ = ("again", "label", "name_of", "waiters")
+    __slots__ = ("again", "label", "name_of", "parts", "waiters")
 
     def __init__(self, label: Label, name_of: Callable[[Path], str] | None = None) -> None:
         self.label = label
         self.name_of = name_of
         self.again: Callable[[], Any] | None = None
+        self.parts: list[tuple[Path, str]] | None = None
         self.waiters: Any = None
 
 

@@ -122,6 +122,10 @@ def test_right_in_swift_t(text: str) -> None:
         ("if (true) { (int o) f(int i) { o = i; } }", "the definition of a procedure stands outside of all blocks"),
         ("int x = 1\nint y = 2;", "1:9: a ';' is missing after 'int x = 1'"),
         ("foreach i in [1:2] {\n trace(i);\n", "1:20: this '{' has no '}'"),
+        ('f() { global string m = "a"; }', "global variables are declared outside of all blocks"),
+        ("type p { int a; } type q { int a; }\np x = {a: 1};", "2:7: this may be of type p or q: they have the same fields"),
+        ("type p { int a; int b; }\np x = {a: 1};", "there is no variable 'a'"),
+        ('type p { int a; }\np x = {a: "s"};', "2:11: field a is of type int, and this is of type string"),
         ("type k { int a; } string[k] s;", "a value of type k cannot be a key"),
     ],
 )

@@ -148,6 +148,7 @@ VALUES_K = {
     'strjoin(splitRe("a1b22c", "[0-9]+", 2), "|")': "a|b22c",
     'strjoin(findAllRe("xaby", "a(b)"), "|")': "ab|b",
     'replaceAll("aaaa", "a", "b", 1, 3), replaceAllRe("a1a2", "([0-9])", "<$1>", 0, 2)': "abba, a<1>a2",
+    'indexOf("abcabc", "bc", 2, 5), indexOf("abcabc", "bc", 2, 4), lastIndexOf("abcabc", "bc", 4, 4)': "4, -1, 4",
     'indexOf("abcabc", "c", 3, 6), lastIndexOf("abcabc", "b", -1), lastIndexOf("abcabc", "b", 3)': "5, 4, 1",
     "moment([1.0, 3.0], 2, 2.0)": "1.0",
     "randomInt(1, 2, 5, 5), randomInt(1, 2, 0, 99) == randomInt(1, 2, 0, 99)": "5, true",

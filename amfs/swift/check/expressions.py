@@ -353,7 +353,26 @@ class Expressions:
         node.type = ANY
         return node
 
+    def struct(self, node: ArrayLiteral, frame: Frame) -> Expression | None:
+        """``{field: value, …}`` of Swift/K; None: it is an array with keys."""
+        keys = node.keys or []
+        names = [one.name for one in keys if isinstance(one, Name)]
+        if not names or len(names) < len(keys):
+            return None
+        known = [one for name in dict.fromkeys(self.types.names()) if isinstance(one := self.types.get(name), Struct)]
+        fitting = [one for one in known if {name for name, _ in one.fields} == set(names)]
+        if not fitting:
+            return None
+        if len(fitting) > 1:
+            given = " or ".join(sorted(one.name for one in fitting))
+            raise Mistake(node.at, f"this may be of type {given}: they have the same fields", "assign the fields one by one")
+        named = [(name, self.check(item, frame)) for name, item in zip(names, node.items, strict=True)]
+        return self.calls.construct(Call(node.at, fitting[0].name, [], named=named), fitting[0])
+
     def array(self, node: ArrayLiteral, frame: Frame) -> Expression:
+        made = self.struct(node, frame) if self.k else None
+        if made is not None:
+            return made
         node.items = [self.check(item, frame) for item in node.items]
         element = common([item.type or ANY for item in node.items])
         if element is None:

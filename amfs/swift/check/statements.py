@@ -271,7 +271,7 @@ class Statements:
 
     def declared(self, declare: Declare, frame: Frame) -> None:
         home = self.globals if declare.is_global else frame
-        if declare.is_global and frame.parent is not self.globals:
+        if declare.is_global and (self.inside or frame.parent is not self.globals):
             self.tell(Mistake(declare.at, "global variables are declared outside of all blocks"))
         try:
             type_: Type = ANY if declare.type_name is None else self.types.resolve(declare.type_name)

@@ -276,7 +276,29 @@ def _named(output: Any, names: dict[int, FileValue]) -> Any:
         proxy.fields = {name: _named(field, names) for name, field in output.fields.items()}
         proxy.closed = True
         return proxy
-    return output
+    return _listed(output) if isinstance(output, Container) else output
+
+
+def _listed(output: Container) -> Container:
+    """An array whose mapper lists its files: the command line may name them all before they are there."""
+    if output.namer is None or output.namer.parts is None:
+        return output
+    proxy = Container(output.make_part, output.is_bag, output.label)
+    for path, name in output.namer.parts:
+        if path[: len(output.path)] != output.path:
+            continue
+        cell: Any = proxy
+        for step in path[len(output.path) :]:
+            known = cell.elements.get(step) if isinstance(cell, Container) else cell.fields[str(step)]
+            cell = cell.add(step) if known is None else known
+        cell.promise.value = FileValue(name)
+    todo: list[Any] = [proxy]
+    while todo:
+        group = todo.pop()
+        if isinstance(group, Container | StructCell):
+            group.closed = True
+            todo += group.elements.values() if isinstance(group, Container) else group.fields.values()
+    return proxy
 
 
 def _texts(value: Any) -> list[str]:

@@ -56,6 +56,7 @@ class Mappings(Calls):
         def known(target: Any, found: tuple[Mapped, set[str]]) -> None:
             mapped, absent = found
             target.namer.name_of = mapped.name_of
+            target.namer.parts = mapped.parts
             machine.wake(target.namer)
             if not is_input:
                 return
@@ -99,8 +100,9 @@ def _found(mapper: Mapper, parameters: dict[str, Any], symbol: tree.Symbol, is_i
     mapped = yield from mapper(parameters, symbol.type, symbol.name, is_input)
     given = mapped.name_of
     mapped = mapped._replace(
-        name_of=lambda path: local(given(path)), existing=mapped.existing and [(path, local(name)) for path, name in mapped.existing]
-    )
+        name_of=lambda path: local(given(path)), existing=mapped.existing and [(path, local(name)) for path, name in mapped.existing],
+        parts=mapped.parts and [(path, local(name)) for path, name in mapped.parts],
+    )  # fmt: skip
     names: list[str] = []
     if is_input and not mapped.seen:
         names = [name for _, name in mapped.existing or []]

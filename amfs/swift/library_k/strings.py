@@ -104,8 +104,9 @@ def strstr(text: str, sub: str, start: int = 0) -> int:
 
 @K.function("(int o) indexOf(string s, string find, int start, int end)")
 def index_within(text: str, sub: str, start: int, end: int) -> int:
+    """Of what begins between ``start`` and ``end``: it may end after that."""
     _within(text, start, end, "indexOf")
-    return text.find(sub, start, end)
+    return text.find(sub, start, end + len(sub) - 1)
 
 
 @K.function("(int o) lastIndexOf(string s, string find, int start)", "(int o) lastIndexOf(string s, string find, int start, int end)")

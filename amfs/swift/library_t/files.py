@@ -23,6 +23,14 @@ def input_file(name: str, o: FileValue) -> Generator[Request, Any, FileValue]:
     return FileValue(name)
 
 
+@T.asking("(file o) directory(string name)")
+def directory(name: str, o: FileValue) -> Generator[Request, Any, FileValue]:
+    found = yield Stat(name)
+    if found is None or found.kind != "directory":
+        raise Failure(f"the directory {name!r} does not exist" if found is None else f"{name!r} is no directory")
+    return FileValue(name)
+
+
 @T.function("(url o) input_url(string name)")
 def input_url(name: str, o: FileValue) -> FileValue:
     return FileValue(name)

@@ -31,7 +31,7 @@ def listed(mapper: str, names: list[tuple[Path, str]], is_input: bool, seen: boo
             raise Failure(f"{mapper}: it has no file for {shown(path)}")
         return known[path]
 
-    return Mapped(name_of, names if is_input else None, seen)
+    return Mapped(name_of, names if is_input else None, seen, names)
 
 
 def _array_of(parameters: Parameters, type: Type) -> None:

@@ -77,7 +77,7 @@ def simple(given: Mapping[str, Any], type: Type, name: str, is_input: bool) -> G
 
 
 def _suffix(parameters: Parameters) -> str:
-    parameters.value("noauto")  # says that no point is to be added: none is
+    parameters.flag("noauto", True)  # says that no point is to be added: none is
     return parameters.text("suffix")
 
 

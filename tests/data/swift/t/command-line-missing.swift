@@ -1,2 +1,4 @@
-trace(argv("absent"));
-//! -absent
+//$ one
+arguments(string a, int b : "how many");
+trace(a, b);
+//! argument 2 is missing

@@ -1,4 +1,4 @@
-// multi-line strings are verbatim
+// escapes mean in strings of several lines what they mean in others
 string s = """abc"""; printf("[%s]", s);
 string t = """
 x
@@ -11,7 +11,7 @@ string d = ----
 -- a --
 --- b ---
 ----; printf("[%s]", d);
-string e = """ \t \\ """; printf("[%s]", e);
+string e = """ \x41 \\ """; printf("[%s]", e);
 //> [abc]
 //> [x
 //> ]
@@ -21,4 +21,4 @@ string e = """ \t \\ """; printf("[%s]", e);
 //> [-- a --
 //> --- b ---
 //> ]
-//> [ \t \\ ]
+//> [ A \ ]

@@ -1,0 +1,2 @@
+trace(filename(directory("nothing")));
+//! the directory 'nothing' does not exist
