@@ -21,11 +21,14 @@ from amfs.vocabulary.shares import ceilings, deal, quotas
 
 PARTITIONS = 1024  # at least
 PARTITIONS_PER_NODE = 20  # at least, of as many nodes as are expected: or loads would differ by more than a twentieth
+MANY = 1 << 14  # a table is sent to each new node: more partitions only where nodes would have less than FEW_PER_NODE each
+FEW_PER_NODE = 4
 
 
 def enough_for(nodes: int) -> int:
     """How many partitions a session has that is to have so many nodes. A power of two."""
-    return max(PARTITIONS, 1 << (PARTITIONS_PER_NODE * nodes - 1).bit_length())
+    wanted, least = (1 << (each * nodes - 1).bit_length() for each in (PARTITIONS_PER_NODE, FEW_PER_NODE))
+    return max(PARTITIONS, min(wanted, MANY), least)
 
 
 @cache

@@ -102,7 +102,7 @@ def test_a_node_that_missed_a_change_asks_for_the_whole_view() -> None:
 
 def test_the_founder_makes_partitions_for_as_many_nodes_as_are_expected() -> None:
     node = Recorder(Membership(member(0), 0, expected=1000)).feed(Started())
-    assert node.machine.view is not None and len(node.machine.view.table) == 32768
+    assert node.machine.view is not None and len(node.machine.view.table) == 16384
 
 
 def test_a_repeated_request_gets_the_same_answer() -> None:
