@@ -66,4 +66,5 @@ class MemberLimits(msgspec.Struct, frozen=True):
     join_s: float = 0.001  # for each member, from letting nodes in to letting in the next ones
     probe_s: float = 1.5  # silent for so long: does its process still listen?
     cut_off_s: float = 12.0  # without the majority of the session for so long: this side ends
+    balance_s: float = 10.0  # from a change of the members, or of the loads, to the next partitions that move to even out the loads
     client_dead_s: float = 15.0  # a submitter that is silent for so long is gone, its run is ended

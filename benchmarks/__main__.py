@@ -17,6 +17,7 @@ COMMANDS = {
     "filecopy": ("benchmarks.commands.files", "One task writes, one reads: placement of data and of tasks."),
     "storage": ("benchmarks.commands.files", "Many files in directories and at URLs."),
     "striping": ("benchmarks.commands.files", "How evenly whole files and stripes fill the nodes."),
+    "hashing": ("benchmarks.commands.files", "How evenly unequal nodes share the partitions, beside other hashes, and what moves."),
     "spill": ("benchmarks.commands.spill", "Files that are several times the memory limit, beside a disk."),
     "collective": ("benchmarks.commands.collective", "Multicast, gather, allgather, scatter, and the cost model."),
     "shuffle": ("benchmarks.commands.collective", "The partitioner and whole shuffles."),

@@ -18,6 +18,7 @@ import logging
 import math
 
 from amfs.config import MemberLimits
+from amfs.engine.balance import Balance, admitted
 from amfs.engine.machine import Machine
 from amfs.engine.majority import Majority
 from amfs.engine.views import follow, follows, overtakes
@@ -61,6 +62,7 @@ class Membership(Machine):
         self.withdrawing: set[int] = set()  # that drain, and are to be taken out of the table together
         self.announced_at = -math.inf  # when this node, as manager, told the members of a change last
         self.let_in_at = -math.inf  # when nodes were let in last
+        self.balance = Balance(self.limits.balance_s)
         self.clients: dict[int, float] = {}  # client -> when it was heard
         self.client_runs: dict[int, set[int]] = {}
         self.journals: dict[str, tuple[int, int]] = {}  # mark of a journal -> the latest run that goes on with it, as (life, run)
@@ -129,8 +131,7 @@ class Membership(Machine):
         self.cut_off_at = None
         for peer in self.peers.values():
             peer.heard = min(peer.heard + late, self.now)
-        for client, heard in self.clients.items():
-            self.clients[client] = min(heard + late, self.now)
+        self.clients = {client: min(heard + late, self.now) for client, heard in self.clients.items()}
 
     def _admit(self, node: int) -> None:
         peer = self.peers[node] = Peer(self.now)
@@ -179,9 +180,8 @@ class Membership(Machine):
             self.set_timer("join", self.limits.heartbeat_s)
             return
         self.let_in_at = self.now
-        joined = tuple(self.joining[node] for node in sorted(self.joining))
-        self.joining.clear()
-        self._announce(joined=joined)
+        joined, self.joining = self.joining, {}
+        self._announce(joined=admitted([joined[node] for node in sorted(joined)], view.members))
 
     def on_id_assigned(self, peer: int, message: m.IdAssigned) -> None:
         """Our own number was somebody's before."""
@@ -189,12 +189,12 @@ class Membership(Machine):
             self.out.append(Stop(f"node {self.node} was in this session before; join it as node {message.node}"))
 
     def _announce(
-        self, *, joined: tuple[m.Member, ...] = (), left: tuple[int, ...] = (), draining: tuple[int, ...] = ()
-    ) -> None:
+        self, *, joined: tuple[m.Member, ...] = (), left: tuple[int, ...] = (), draining: tuple[int, ...] = (), moves: int = 0
+    ) -> None:  # fmt: skip
         """As manager, or as the one that takes its place: the next view for everybody."""
         old = self.view
         assert old is not None
-        change = m.ViewChange(old.epoch, old.manager, self.node, joined, left, draining)
+        change = m.ViewChange(old.epoch, old.manager, self.node, joined, left, draining, moves)
         view = follow(old, change)
         self._adopt(view)
         self.announced_at = self.now
@@ -279,6 +279,7 @@ class Membership(Machine):
             for client in self.clients:
                 self.send(client, beat)
             self._look_for_the_silent()
+            self._even_out()
         else:
             # Others count on the word of this node for suspect_s, and it may take as long to reach them.
             silent, voted = self.now - self.manager_heard, self.now - self.voted_at
@@ -498,8 +499,7 @@ class Membership(Machine):
 
     def on_withdraw(self, peer: int, message: m.Withdraw) -> None:
         """As manager: ``peer`` drains, unless no other node would be left to take what it has."""
-        view = self.view
-        if view is not None and self.is_manager:
+        if self.is_manager:
             self.withdrawing.add(peer)
             self.set_timer("withdraw", WITHDRAW_S)
 
@@ -514,6 +514,13 @@ class Membership(Machine):
         if draining := tuple(sorted(asked & staying)):
             self.log(f"node{'s' if len(draining) > 1 else ''} {', '.join(map(str, draining))} to drain")
             self._announce(draining=draining)
+
+    def _even_out(self) -> None:
+        """As manager: bring the loads back, if no other change is near. On one side of a cut nothing moves."""
+        quiet = not self.joining and not self.withdrawing and self.majority.without((), self.now)
+        if self.view is not None and quiet and (moves := self.balance.moves(self.view, self.now - self.announced_at)):
+            self.log(f"the loads of the nodes differ: up to {moves} of {len(self.view.table)} partitions move")
+            self._announce(moves=moves)
 
     def on_leaving(self, event: Leaving) -> None:
         """Say so, that nobody waits for this node, nor counts it among those who may have gone on without him: the manager may be leaving

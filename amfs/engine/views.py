@@ -8,11 +8,13 @@ cannot be compared. Of two such views the one with more members counts, so that 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
 
-from amfs.vocabulary.messages import View, ViewChange
+from amfs.vocabulary.messages import Member, View, ViewChange
 from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.shares import weights
 
 
 def overtakes(new: View, old: View) -> bool:
@@ -45,17 +47,28 @@ def follow(view: View, change: ViewChange) -> View:
         msgspec.structs.replace(member, draining=True) if member.node in change.draining else member
         for member in view.members if member.node not in left and member.node not in joined
     ]  # fmt: skip
+    weigh = weigh_all((*view.members, *change.joined))
+    staying = {member.node: weigh[member.node] for member in members if not member.draining}
     table = PartitionTable(view.table, view.epoch)
     if gone := left.union(change.draining):
-        # Where only nodes that drain are left, none of them has partitions.
-        nobody = table.nodes <= gone
-        table = PartitionTable.even([member.node for member in members], len(view.table)) if nobody else table.without(*gone)
+        if table.nodes <= gone:  # where only nodes that drain are left, none of them has partitions
+            table = PartitionTable.dealt(staying or {member.node: weigh[member.node] for member in members}, len(view.table))
+        else:
+            table = table.without(*left)
+            table = table.handed_over(change.draining, staying) if change.draining else table
     if joined:
-        table = table.with_nodes(sorted(joined))
+        table = table.with_nodes(sorted(joined), weigh)
+    if change.moves:
+        table = table.balanced(staying, change.moves)
     members = sorted((*members, *change.joined), key=lambda member: member.node)
     after = View(view.epoch + 1, change.manager, tuple(members), table.owners, view.unit_size)
     _followed.append((view, change, after))
     return after
+
+
+def weigh_all(members: Iterable[Member]) -> dict[int, int]:
+    """The weights of members, by which they share the partitions."""
+    return weights({member.node: member.capacity for member in members})
 
 
 def follows(change: ViewChange, view: View) -> bool:

@@ -83,7 +83,10 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
         # After the launcher has seen what tasks get. A node may have connections to thousands of others.
         raise_files_limit()
         files.spill_to(limits, node_io.spilled.make)
-        me = Member(config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port)
+        me = Member(
+            config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port, capacity=limits.limit,
+            measured=not config.store_limit,
+        )  # fmt: skip
         fs = FileSystem(config.node, meta, (os.geteuid(), os.getegid()), config.replicas)
         core = NodeCore(
             me, store.root, manager_hint=config.manager, unit_size=config.unit_size, expected=config.expected, fs=fs, memory_limits=limits

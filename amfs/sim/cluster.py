@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from amfs.engine.views import weigh_all
 from amfs.net.link import Limits as LinkLimits
 from amfs.sim.client import SimClient
 from amfs.sim.file_backend import Contents
@@ -36,8 +37,10 @@ class Cluster:
         links: LinkLimits | None = None,
         files: bool = False,
         copies: int = 1,
+        capacities: tuple[int, ...] = (),
     ) -> None:
-        """``expected``: nodes that there will be; 0: these. ``files``: they have a file system, whose files have so many ``copies``."""
+        """``expected``: nodes that there will be; 0: these. ``files``: they have a file system, whose files have so many
+        ``copies``. ``capacities``: of the nodes, over and over; none: not known."""
         self.world = world
         self.workload = workload
         self.limits = limits or Limits()
@@ -45,11 +48,12 @@ class Cluster:
         self.unit_size = unit_size
         self.incarnation = 1
         self.slots = [slots] * nodes if isinstance(slots, int) else list(slots)
-        members = tuple([m.Member(node, 1, (), self.slots[node]) for node in range(nodes)])
+        self.capacities = capacities
+        members = tuple([self._member(node, self.slots[node]) for node in range(nodes)])
         self.files = files
         self.contents = Contents(random.Random(world.rng.random()), self._clock, self._befalls, world.reachable, copies) if files else None
         self._ticks = 0
-        table = PartitionTable.even(list(range(nodes)), enough_for(max(nodes, expected)))
+        table = PartitionTable.dealt(weigh_all(members), enough_for(max(nodes, expected)))
         self.view = m.View(1 + files, 0, members, table.owners, unit_size)
         self.nodes: dict[int, SimNode] = {}
         for member in members:
@@ -119,7 +123,7 @@ class Cluster:
     def join(self, number: int, slots: int, hint: int) -> None:
         """A node with this number starts and asks ``hint`` to let it in."""
         self.world.note(number, "starts", f"incarnation {self.incarnation}")
-        me = m.Member(number, self.incarnation, (), slots)
+        me = self._member(number, slots)
         self.slots.extend([slots] * (number + 1 - len(self.slots)))
         node = SimNode(
             self.world, me, self.workload, manager_hint=hint, unit_size=self.unit_size, limits=self.limits, links=self.links,
@@ -127,6 +131,10 @@ class Cluster:
         )  # fmt: skip
         self.nodes[number] = node
         node.start()
+
+    def _member(self, number: int, slots: int) -> m.Member:
+        capacity = self.capacities[number % len(self.capacities)] if self.capacities else 0
+        return m.Member(number, self.incarnation, (), slots, capacity=capacity)
 
     def client(self, **given: object) -> SimClient:
         """The submitter, ready to start."""

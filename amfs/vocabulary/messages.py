@@ -428,6 +428,8 @@ class Member(Struct, frozen=True):
     host: str = ""
     data_port: int = 0  # of its data server; 0: it has none
     draining: bool = False  # it takes no tasks, keeps no names, and leaves when what it has is elsewhere
+    capacity: int = 0  # bytes that its store may keep in memory, by which it shares the partitions; 0: not known
+    measured: bool = False  # nobody has said its capacity: it is what was free on its host
 
 
 class View(Message, frozen=True, tag=50):
@@ -454,6 +456,7 @@ class ViewChange(Message, frozen=True, tag=55):
     joined: tuple[Member, ...] = ()
     left: tuple[int, ...] = ()
     draining: tuple[int, ...] = ()
+    moves: int = 0  # at most so many partitions go from nodes that have too many to others
 
 
 class Join(Message, frozen=True, tag=51):

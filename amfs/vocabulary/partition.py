@@ -2,26 +2,33 @@
 
 P is constant for a session; only the table changes when nodes come or go, and then only the partitions move that must. AME's
 ``Hash(File_Name) % Server_Num`` (§3.3) is the case P = N with the identity table, which ``PartitionTable.even(nodes, len(nodes))`` is.
+
+Nodes get partitions by their weights (``vocabulary.shares``): a new node takes its share from the most loaded ones, the least loaded ones
+take from a node that leaves. A node that dies is succeeded by the backups of its partitions, whatever their loads: only these have the
+names. ``balanced`` then brings the loads back.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from heapq import heapify, heapreplace
-from itertools import cycle
+from heapq import heapify, heappop, heapreplace
 
 from amfs._native import partitions as _partitions
 from amfs._native import xxh64
+from amfs.vocabulary.shares import ceilings, deal, quotas
 
 PARTITIONS = 1024  # at least
-PARTITIONS_PER_NODE = 4  # at least, of as many nodes as are expected: or some would have twice as many as others
+PARTITIONS_PER_NODE = 20  # at least, of as many nodes as are expected: or loads would differ by more than a twentieth
+MANY = 1 << 14  # a table is sent to each new node: more partitions only where nodes would have less than FEW_PER_NODE each
+FEW_PER_NODE = 4
 
 
 def enough_for(nodes: int) -> int:
     """How many partitions a session has that is to have so many nodes. A power of two."""
-    return max(PARTITIONS, 1 << (PARTITIONS_PER_NODE * nodes - 1).bit_length())
+    wanted, least = (1 << (each * nodes - 1).bit_length() for each in (PARTITIONS_PER_NODE, FEW_PER_NODE))
+    return max(PARTITIONS, min(wanted, MANY), least)
 
 
 @cache
@@ -51,6 +58,14 @@ class PartitionTable:
             raise ValueError("a partition table needs at least one node")
         count = count or enough_for(len(nodes))
         return cls([nodes[i % len(nodes)] for i in range(count)])
+
+    @classmethod
+    def dealt(cls, weigh: Mapping[int, int], count: int = 0) -> PartitionTable:
+        """Partitions dealt to nodes by their weights (above 0); to nodes of equal weights as ``even`` does."""
+        if not weigh:
+            raise ValueError("a partition table needs at least one node")
+        count = count or enough_for(len(weigh))
+        return cls(deal(weigh, quotas(weigh, count), {}, count))
 
     def node_of(self, key: str) -> int:
         """The node that keeps the record of ``key``."""
@@ -97,28 +112,80 @@ class PartitionTable:
                 owners[part] = heir
         return PartitionTable(owners, self.version + len(set(dead) & self.nodes))
 
-    def with_nodes(self, nodes: Sequence[int]) -> PartitionTable:
-        """``nodes`` are new: each takes its even share from those that have most; nothing else moves."""
+    def with_nodes(self, nodes: Sequence[int], weigh: Mapping[int, int] | None = None) -> PartitionTable:
+        """``nodes`` are new: each takes its share, rounded down but at least one, from those that are most loaded; nothing else moves.
+        ``weigh``: weights of all nodes that have partitions, and of the new ones; None: they are equal."""
         loads = Counter(self.owners)
         new = [node for node in nodes if node not in loads]
         if not new:
             return self
-        heap = [(-load, -node) for node, load in loads.items()]
+        weights = {node: weigh[node] if weigh is not None else 1 for node in (*loads, *new)}
+        count, total = len(self.owners), sum(weights.values())
+        least = count >= len(weights)
+        shares = {node: max(least, count * weights[node] // total) for node in new}
+        if (lacking := sum(shares.values()) - sum(max(0, load - least) for load in loads.values())) > 0:
+            largest = max(new, key=lambda node: shares[node])  # others have one partition each, and keep it
+            shares[largest] = max(least, shares[largest] - lacking)
+        takers = deal({node: weights[node] for node in new}, shares, {}, sum(shares.values()))
+        heap = [(-load / weights[node], -node) for node, load in loads.items() if load > least]
         heapify(heap)
         given = Counter[int]()
-        for _ in range(len(self.owners) // (len(loads) + len(new)) * len(new)):
-            load, donor = heap[0]
-            heapreplace(heap, (load + 1, donor))
-            given[-donor] += 1
-        # Neighbouring partitions hold neighbouring stripes of a file, so what is given is spread: with two nodes every second one.
+        while heap and given.total() < len(takers):
+            donor = -heap[0][1]
+            given[donor] += 1
+            left = loads[donor] - given[donor]
+            if left > least:
+                heapreplace(heap, (-left / weights[donor], -donor))
+            else:
+                heappop(heap)
+        return PartitionTable(self._spread(given, takers, new[0]), self.version + len(new))
+
+    def handed_over(self, nodes: Iterable[int], weigh: Mapping[int, int]) -> PartitionTable:
+        """``nodes`` live, and are to have no partition any more: each of theirs, and no other, goes to one of ``weigh``, so that these are
+        loaded as evenly as can be. As many as possible go to their backups. Raises ValueError if nobody is left."""
+        gone = set(nodes)
+        takers = {node: weight for node, weight in weigh.items() if node not in gone}
+        if not takers:
+            raise ValueError("the last node cannot be taken out of the table")
+        parts = [part for part, owner in enumerate(self.owners) if owner in gone]
+        wanted = Counter(deal(takers, {}, Counter(self.owners), len(parts)))
+        owners, backups = list(self.owners), self.nodes - gone
+        others: list[int] = []
+        for part in parts:
+            heir = self._highest(part, backups)
+            if heir is not None and wanted[heir] > 0:
+                owners[part] = heir
+                wanted[heir] -= 1
+            else:
+                others.append(part)
+        for part, node in zip(others, deal({node: takers[node] for node in +wanted}, wanted, {}, len(others)), strict=True):
+            owners[part] = node
+        return PartitionTable(owners, self.version + len(gone & self.nodes))
+
+    def balanced(self, weigh: Mapping[int, int], most: int) -> PartitionTable:
+        """The table after at most ``most`` partitions have moved from nodes that have more than they may (``shares.ceilings``) to the least
+        loaded ones. Nodes that are not in ``weigh`` may have none. The table itself if there is nothing to do."""
+        loads = Counter(self.owners)
+        limits = ceilings(weigh, len(self.owners))
+        over = {node: load - limits.get(node, 0) for node, load in loads.items() if load > limits.get(node, 0)}
+        takers = deal({node: weight for node, weight in weigh.items() if node not in over}, limits, loads, min(most, sum(over.values())))
+        if not takers:
+            return self
+        # By turns, so that each has given its part when there is more to move than ``most``.
+        given = Counter(deal(over, over, {}, len(takers)))
+        return PartitionTable(self._spread(given, takers, takers[0]), self.version + 1)
+
+    def _spread(self, given: Counter[int], takers: Sequence[int], first: int) -> list[int]:
+        """The owners, when of each node so many partitions as are ``given`` go to the ``takers``, one to each. Neighbouring partitions hold
+        neighbouring stripes of a file, so what is given lies evenly apart: with two nodes it is every second one."""
         owners = list(self.owners)
-        takers = cycle(new)
+        left, turns = given.copy(), iter(takers)
         for part in _scattered(len(owners)):
-            part = (part + new[0]) % len(owners)
-            if given[owners[part]] > 0:
-                given[owners[part]] -= 1
-                owners[part] = next(takers)
-        return PartitionTable(owners, self.version + len(new))
+            part = (part + first) % len(owners)
+            if left[owners[part]] > 0:
+                left[owners[part]] -= 1
+                owners[part] = next(turns)
+        return owners
 
     def moved(self, other: PartitionTable) -> set[int]:
         """Partitions that have another owner in ``other``."""

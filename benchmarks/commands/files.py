@@ -265,3 +265,19 @@ def striping(real: int, scale: float, tiles: int, nodes: tuple[int, ...], output
         report = run_striping(Settings(real, scale, tiles, nodes), say)
     show(report, output, report_text(report))
     return 1 if report.errors else 0
+
+
+@click.command()
+@click.option("--nodes", callback=numbers(2, 4096), default="4,16,64,256", show_default=True, metavar="N,...", help="Sizes of clusters.")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=5, show_default=True, help="Random clusters of each size.")
+@click.option("--clusters", type=click.IntRange(0, 100_000), default=1000, show_default=True, help="Of random size, Y0 beside the table.")
+@OUTPUT
+def hashing(nodes: tuple[int, ...], seeds: int, clusters: int, output: str) -> None:
+    """Show how evenly nodes share the partitions by their capacities, and what moves when one comes or goes.
+
+    The table of amfs beside rendezvous hashing, consistent hashing, jump hashing and Y0. Computed: no session is started.
+    """
+    from benchmarks.hashing import report_text, run_hashing
+
+    report = run_hashing(nodes, seeds, clusters, say)
+    show(report, output, report_text(report))

@@ -34,6 +34,7 @@ PATIENCE_S = 300.0  # virtual; beyond what the tasks themselves, their files and
 DELAYS_A_TASK = 40  # mean delays of a message that one task may take; measured: some thirty where it makes a file of the session
 CLEAN_UP_S = (4.0, 16.0, 40.0)  # when to look whether anything is left of the run; by the last there must be nothing
 END_HELD_S = 5.0  # how long the end of a run without faults is held back, to see what it has left in memory
+CAPACITIES: tuple[tuple[int, ...], ...] = ((), (1 << 30, 3 << 30, 1 << 28), (), (5, 1, 1, 2, 9))  # of the nodes, by the seed
 
 
 class Finding(AssertionError):
@@ -151,7 +152,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     cluster = Cluster(
         world, workload, nodes=settings.nodes, slots=list(settings.slots), unit_size=settings.unit_size,
         limits=settings.limits, links=None if settings.quiet else LinkLimits(), files=scenario.files is not None,
-        copies=scenario.files.copies if scenario.files is not None else 1,
+        copies=scenario.files.copies if scenario.files is not None else 1, capacities=CAPACITIES[settings.seed % len(CAPACITIES)],
     )  # fmt: skip
     files: SimFiles | None = None
     if scenario.files is not None:
