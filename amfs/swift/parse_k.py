@@ -11,9 +11,10 @@ from lark import Token
 
 from amfs.swift.parse_t import BuilderT, Definition, Header, Import, Redirection
 from amfs.swift.source import At, Mistake
-from amfs.swift.syntax import Items, PlainCall, Syntax
+from amfs.swift.syntax import Items, Named, PlainCall, Syntax
 from amfs.swift.tree import (
     App,
+    Assign,
     Block,
     Call,
     Expression,
@@ -107,6 +108,17 @@ class BuilderK(BuilderT):
         return AtFile(self.at(sign, right), inner)
 
     # ── statements ─────────────────────────────────────────────────────────────────────────────────
+
+    def tuple_assign(self, targets: Items, equals: Token, values: list[Expression]) -> Statement:
+        """``(x=out, y=other) = f();`` takes outputs by their names."""
+        named = [item for item in targets.items if isinstance(item, Named)]
+        if not named:
+            return super().tuple_assign(targets, equals, values)
+        outputs = [item.value.name for item in named if isinstance(item.value, Name)]
+        if len(outputs) < len(targets.items):
+            raise Mistake(targets.at, "all variables say which output they take, or none: '(x=out, y=other) = f();'")
+        names: list[Expression] = [Name(item.at, item.name) for item in named]
+        return Assign(self.at(targets, values[-1]), names, values, outputs=outputs)
 
     def mapper(self, left: Token, name: Token, semicolon: Token, *rest: Any) -> Mapping:
         return Mapping(self.at(left, rest[-1]), str(name), None, list(rest[:-1:2]))

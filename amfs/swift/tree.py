@@ -186,11 +186,13 @@ class Declare(Statement, eq=False):
 
 class Assign(Statement, eq=False):
     """``targets = values;``: one value for each target, or a call that has as many outputs. Targets are ``Name``, ``Index``, ``Member``.
-    ``append``: ``+=`` of a bag, ``<<`` of an array with automatic keys."""
+    ``append``: ``+=`` of a bag, ``<<`` of an array with automatic keys. ``outputs``: which output of the call each target takes, by
+    name."""
 
     targets: list[Expression]
     values: list[Expression]
     append: bool = False
+    outputs: list[str] | None = None
 
 
 class Evaluate(Statement, eq=False):

@@ -397,6 +397,8 @@ class Statements:
 
     def assign(self, assign: Assign, frame: Frame) -> None:
         types = self.values(assign, frame)
+        if assign.outputs is not None:
+            self.by_name(assign, assign.outputs)
         for at, target in enumerate(assign.targets):
             try:
                 wanted = self.target(target, frame)
@@ -409,6 +411,17 @@ class Statements:
                     self.tell(Mistake(target.at, message))
             except Mistake as mistake:
                 self.tell(mistake)
+
+    def by_name(self, assign: Assign, outputs: list[str]) -> None:
+        """The targets, in the order of the outputs that they take."""
+        call = assign.values[0]
+        function = call.function if isinstance(call, Call) and len(assign.values) == 1 else None
+        if function is None:
+            raise Mistake(assign.at, "only the outputs of one call are taken by name")
+        known = [one.name for one in function.outputs]
+        if sorted(outputs) != sorted(known):
+            raise Mistake(assign.at, f"{function.name} has the outputs {', '.join(known)}, and {', '.join(outputs)} are taken")
+        assign.targets = [assign.targets[outputs.index(name)] for name in known]
 
     def text(self, node: Expression) -> str:
         text = " ".join(node.at.source.text[node.at.start : node.at.end].split())

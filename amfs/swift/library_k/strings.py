@@ -41,9 +41,10 @@ def replace_re_within(text: str, pattern: str, transform: str, start: int, end: 
 
 @K.function("(string o[]) findAllRe(string s, string re)")
 def find_all_re(text: str, pattern: str) -> dict[int, str]:
-    """The match, and what its groups have found."""
-    match = compiled(pattern).search(text)
-    return {} if match is None else dict(enumerate([match[0], *(group or "" for group in match.groups())]))
+    """Of each match, the match and what its groups but the last have found, as Swift/K does; without groups the matches."""
+    expression = compiled(pattern)
+    numbers = range(max(1, expression.groups))
+    return dict(enumerate(match[number] or "" for match in expression.finditer(text) for number in numbers))
 
 
 def _within(text: str, start: int, end: int, what: str) -> None:
