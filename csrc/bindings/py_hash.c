@@ -2,10 +2,10 @@
 #include <errno.h>
 
 #include "common/digest.h"
+#include "common/digests.h"
 #include "common/sha256.h"
 #include "common/watch.h"
 #include "common/xxh64.h"
-#include "common/digests.h"
 #include "py_common.h"
 
 /* Hash of a str or any contiguous buffer. Returns 0, or -1 with an error set. */

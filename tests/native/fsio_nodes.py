@@ -74,7 +74,9 @@ class Nodes:
         return {index: size for number, index, size, _ in self.io[node].list_parts() if number == ino}
 
     def bytes_on_disk(self, node: int) -> int:
-        return sum(entry.stat().st_blocks * 512 for path in (self.root / str(node)).iterdir() for entry in os.scandir(path))
+        """Of parts: what is on its way, or was deleted and goes in the background, has a name that begins with a dot."""
+        entries = [entry for path in (self.root / str(node)).iterdir() for entry in os.scandir(path)]
+        return sum(entry.stat().st_blocks * 512 for entry in entries if not entry.name.startswith("."))
 
     def stop(self) -> None:
         for io in self.io:

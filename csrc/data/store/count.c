@@ -170,9 +170,9 @@ static bool count_one(void *context, int directory, const char *name, uint64_t i
 void fsio_rescan(struct fsio *io) {
     struct count count = {.io = io};
     if (pthread_mutex_trylock(&io->store->rescan_lock) != 0) return; /* somebody is at it */
+    uint64_t accounts = atomic_load(&io->store->accounts); /* first: what begins after this is seen in it */
+    bool quiet = atomic_load(&io->store->changing) == 0; /* then what has ended is in `used` */
     int64_t used = atomic_load(&io->store->used), parts = atomic_load(&io->store->parts), began = now_ms();
-    uint64_t accounts = atomic_load(&io->store->accounts);
-    bool quiet = atomic_load(&io->store->changing) == 0; /* in this order: who ends in between has accounted for it */
     fsio_walk(io, count_one, &count);
     count.bytes += fsio_deleted_bytes(io) + atomic_load(&io->store->fresh);
     if (!atomic_load(&io->stopping)) {
