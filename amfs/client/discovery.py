@@ -179,11 +179,12 @@ def find(name: str | None = None, *, probe_s: float = 1.0, ending: bool = False)
 
 def forget(session: SessionRecord, node: int, guest: bool) -> None:
     """A node of this host has ended: remove the directory here if nobody needs it any more. Keys have nothing to do on a host that was
-    left. ``guest``: another host founded the session, so that nobody here ends it. Raises SessionError."""
+    left. ``guest``: the directory was made for nodes that join, so nobody here ends the session. Raises SessionError."""
     if not session.path.exists() or life.is_held(session.directory / QUEUE_LOCK):
         return
     known = load(session.path)
-    if (guest and not held(known, but=node)) or state_of(known, probe_s=0.5, but=node) is State.DEAD:
+    others = [path for path in session.directory.glob(life_file("*")) if path.name != life_file(node)]
+    if (guest and not any(life.is_held(path) for path in others)) or state_of(known, probe_s=0.5, but=node) is State.DEAD:
         remove_directory(session.directory)
 
 

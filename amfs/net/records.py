@@ -74,7 +74,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     unit_size: int = 0  # nodes per unit, 0: all in one
     expected: int = 1  # nodes of the session; of use to the node that founds it
     drain_s: float = 30.0  # for which a node that is told to end hands over what it has
-    guest: bool = False  # another host founded the session: what it has on this one goes with its last node here
+    guest: bool = False  # the session's directory was made for nodes that join: it goes with the last of them
     log_file: str = ""
     host: str = ""  # name by which peers tell whether they share this machine
 

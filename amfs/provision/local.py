@@ -82,11 +82,11 @@ def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
         if not local and not any(endpoint.startswith("tcp://") for endpoint in manager.endpoints):
             raise SessionError(f"session {session.name} listens on its own host only; 'amfs up --tcp ADDRESS' lets other hosts join")
         node = client.number(Member(-1, client.transport.incarnation, (), max(0, options.slots), processes.host_id()), view.manager)
-    if not session.directory.exists():
+    if made := not session.directory.exists():
         records.save(session)
     config = node_config(session.name, session.directory, session.keys, node, options)
     managers = reachable(manager.endpoints, manager.host, processes.host_id())
-    guest = (records.load(session.path) if session.path.exists() else session).host != processes.host_id()
+    guest = made or (records.load(session.path) if session.path.exists() else session).host != processes.host_id()
     return msgspec.structs.replace(config, manager=view.manager, managers=managers, unit_size=view.unit_size, guest=guest)
 
 

@@ -88,6 +88,20 @@ def test_nodes_outlive_the_connection_that_started_them(sshd: Sshd) -> None:
     until(lambda: not left(sshd.hosts) or left(sshd.hosts) == ["login:/tmp/amfs-0/lab"], f"left: {left(sshd.hosts)}")
 
 
+@pytest.mark.parametrize("runtime", [False, True], ids=["same directory", "$XDG_RUNTIME_DIR"])
+def test_the_host_on_which_it_is_typed_can_be_one_of_them(sshd: Sshd, runtime: bool) -> None:
+    one, two = sshd.hosts.nodes[:2]
+    file = sshd.hosts.shared / "hosts.txt"
+    file.write_text(f"{one.name}\n{two.name}\n")
+    one.run("mkdir", "-p", "-m", "700", "/run/mine")
+    env = {"XDG_RUNTIME_DIR": "/run/mine"} if runtime else {}
+    words = ("amfs", "up", "--on", "ssh", "--hosts", str(file), "--name", "lab", "--slots", "1", "--", "-F", str(sshd.client))
+    assert "3 nodes on 2 hosts" in one.run(*words, env=env).stderr
+    down = one.run("amfs", "down", "lab", env=env)
+    assert (down.stdout, down.stderr) == ("lab is down\n", "")
+    until(lambda: not left(sshd.hosts) and not one.listing("/run/mine/amfs"), f"left: {left(sshd.hosts)}")
+
+
 def test_a_host_that_cannot_be_reached_is_named_in_the_words_of_ssh(sshd: Sshd) -> None:
     """No sshd is on the login host."""
     one, two = sshd.hosts.nodes[:2]
