@@ -220,7 +220,7 @@ def test_a_backup_may_refuse_every_partition_of_a_large_table() -> None:
         owner.inherit_backups(part, [1])  # so it was told, and the backup knows nothing of it
     owner.set_backups([1] * count, [1])
     backup.set_backups([-1] * count, [0])
-    answers = []
+    answers: list[bytes] = []
     while len(answers) < 100 and (batch := owner.backup_next(1)) is not None:
         answers.append(backup.backup_take(0, batch))
         owner.backup_answered(1, 0, answers[-1])
