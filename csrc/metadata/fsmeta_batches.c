@@ -70,11 +70,11 @@ static void tell_partitions(struct meta *meta, struct stream *stream) {
     }
 }
 
-/* How many bytes of items, from the first, go into a batch of at most `room`; at least one item. */
+/* How many bytes of items, from the first, go into a batch of at most `room`; at least one item, and no more than can be refused in an answer. */
 static size_t measure(const struct stream *stream, size_t room, uint64_t *count) {
     size_t end = stream->start;
     *count = 0;
-    while (end < stream->items.size) {
+    while (end < stream->items.size && *count < META_REFUSED_MAX / 2) {
         size_t next = end + 4 + (size_t)fsmeta_number_at(stream->items.bytes + end, 4);
         if (*count > 0 && next - stream->start > room - HEAD_BYTES) break;
         end = next;

@@ -210,6 +210,24 @@ def test_a_refusal_is_said_until_it_was_heard() -> None:
     assert names(backup) == [b"name"]
 
 
+def test_a_backup_may_refuse_every_partition_of_a_large_table() -> None:
+    """An answer has room for 2,048 of them. One with more was an error, and the same batch would have been told again for ever."""
+    count = 8192
+    owner, backup = Meta(0), Meta(1)
+    for meta in (owner, backup):
+        meta.set_table([0] * count, 2)
+    for part in range(count):
+        owner.inherit_backups(part, [1])  # so it was told, and the backup knows nothing of it
+    owner.set_backups([1] * count, [1])
+    backup.set_backups([-1] * count, [0])
+    answers: list[bytes] = []
+    while len(answers) < 100 and (batch := owner.backup_next(1)) is not None:
+        answers.append(backup.backup_take(0, batch))
+        owner.backup_answered(1, 0, answers[-1])
+    assert sum(map(len, answers)) >= 2 * count, "it has refused them all"
+    assert owner.count_backups()[1] == count, "and then been told from the beginning"
+
+
 def test_nothing_is_told_across_tables() -> None:
     owner, backup = pair()
     made(owner, b"name")
