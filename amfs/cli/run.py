@@ -16,6 +16,7 @@ from amfs.cli.completion import local_files, session_names
 from amfs.cli.run_driver import Driver, grows
 from amfs.cli.session_options import job_options, session_for_run, size_of, spill_sizes, with_spill_options
 from amfs.errors import SessionError, UsageError
+from amfs.provision import launchers
 
 if TYPE_CHECKING:
     from amfs.runs.context import RunOptions
@@ -192,6 +193,10 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
       amfs run sweep.swift -- -n=100           a script and its arguments
       amfs run --on slurm --nodes 1..16 --time 2h tasks.txt     a session of jobs for this run
     """
+    if why := launchers.why_not_to_run(os.environ):
+        if launchers.rank(os.environ, of_step=True):
+            return UsageError.exit_code  # the first copy says why
+        raise UsageError(why)
     given["resume"] = "trust" if given.pop("resume_trust") else given["resume"]
     if given["detach"]:
         return _detach(file)

@@ -22,29 +22,18 @@ from amfs.net import records
 from amfs.net.addresses import reachable
 from amfs.net.records import NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
-from amfs.provision import daemon
+from amfs.provision import daemon, launchers
 from amfs.provision.local import START_PER_NODE_S, START_S, LocalProcesses, node_config
 from amfs.provision.provisioner import NodeOptions
 
 T = TypeVar("T")
 
-
-_MPI_MARKS = ("PMI_RANK", "PMI_SIZE", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "PALS_RANKID")
-
-
-_MPI_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PALS_SIZE")
 _OF_MPICH = ("MPICH", "Intel MPI", "MVAPICH", "MVAPICH2")
 
 
 def under_mpi() -> bool:
     """Whether an MPI launcher started this process."""
-    return any(mark in os.environ for mark in _MPI_MARKS)
-
-
-def _rank() -> int:
-    """The rank as far as the launcher's environment tells it, without starting MPI; else 0."""
-    ranks = (os.environ.get(name, "") for name in ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "PALS_RANKID"))
-    return next((int(rank) for rank in ranks if rank.isdecimal()), 0)
+    return any(mark in os.environ for mark in launchers.MPI_MARKS)
 
 
 class MpiRanks:
@@ -52,7 +41,7 @@ class MpiRanks:
 
     def __init__(self, nodes: int | None = None) -> None:
         self.nodes = nodes
-        self.speaks = _rank() == 0
+        self.speaks = launchers.rank(os.environ) == 0
 
     def start(self, name: str | None, options: NodeOptions) -> SessionRecord:
         """Raises the same SessionError on all ranks."""
@@ -138,7 +127,8 @@ def _world() -> Any:
 
 def _refuse_strangers(size: int) -> None:
     """mpi4py sees one process only when the launcher is of another MPI than its own: each rank would be a session by itself."""
-    names = _MPI_SIZES if any(name in os.environ for name in _MPI_SIZES) or "PMIX_RANK" not in os.environ else ("SLURM_STEP_NUM_TASKS",)
+    by_mpi = any(name in os.environ for name in launchers.MPI_SIZES) or "PMIX_RANK" not in os.environ
+    names = launchers.MPI_SIZES if by_mpi else (launchers.STEP_SIZE,)
     told = next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdecimal()), 1)
     if size == 1 and told > 1:
         raise _stranger(told)

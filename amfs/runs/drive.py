@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from amfs.display.summary import Snapshot
-from amfs.errors import Fault
+from amfs.errors import Fault, UsageError
 from amfs.node.loop import now
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver
+from amfs.vocabulary.paths import in_namespace
 from amfs.workflow.workflow import Task, complete
 
 if TYPE_CHECKING:
+    from amfs.host.shared_storage import SharedStorage
     from amfs.runs.expansion import Expander
     from amfs.runs.journal import Past
     from amfs.vocabulary.messages import Result
@@ -51,6 +53,8 @@ def open_run(
     try:
         for text in context.remarks:
             message(text)
+        if options.stage_shared:
+            _refuse_directories(plan, context.shared)
         driver = RunDriver(
             context, tasks, plan, options, open_ended=open_ended, past=past, on_ended=on_ended, on_skip=on_skip, expander=expander
         )
@@ -97,3 +101,16 @@ def add_checked(
     if accepted and not driver.submitter.ending:
         driver.add(accepted)
     return faults
+
+
+def _refuse_directories(plan: Plan, shared: SharedStorage) -> None:
+    """Only files are copied into memory. Raises UsageError, before a task runs, if an input is a directory."""
+    for name, path in plan.shared.items():
+        if in_namespace(name):
+            continue
+        try:
+            found = shared.stat(path)
+        except OSError:
+            continue  # the task that reads it says why
+        if found.directory:
+            raise UsageError(f"input {name!r} is a directory, and --shared-inputs stage copies files only: name its files, or use in-place")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,22 @@ def test_the_checks_ask_shared_storage(tmp_path: Path) -> None:
     assert place.missing(["f", "hidden", "./hidden"]) == {"hidden", "./hidden"}
     assert place.unwritable("new/directory") == ""
     assert place.unwritable("f/directory") == f"{tmp_path}/f is not a directory"
+
+
+def test_a_directory_is_not_staged_and_that_is_said_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "D").mkdir()
+    (tmp_path / "list").write_text("t0 -b touch -o first -a first\nt1 -b ls -i D -stdout out -a D\n")
+
+    def run(how: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "amfs", "run", "--local", "--shared-inputs", how, "list"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+    refused = run("stage")
+    assert refused.returncode == 2 and not (tmp_path / "first").exists(), refused.stderr
+    assert refused.stderr.splitlines() == [
+        "amfs: input 'D' is a directory, and --shared-inputs stage copies files only: name its files, or use in-place"
+    ]
+    assert run("in-place").returncode == 0
 
 
 def test_inputs_come_by_shared_storage_and_outputs_go_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
