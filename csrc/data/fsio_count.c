@@ -33,7 +33,6 @@ static uint64_t used_so_far(struct fsio *io) {
 
 void fsio_account(struct fsio *io, int64_t bytes) {
     if (bytes == 0) return;
-    atomic_fetch_add(&io->accounts, 1);
     if (io->own_mount) {
         if (bytes > 0) atomic_fetch_add(&io->since, bytes);
     } else {
@@ -41,6 +40,7 @@ void fsio_account(struct fsio *io, int64_t bytes) {
         /* Files came that nobody told us of; the next count puts it right. What others reserve meanwhile stays. */
         while (used < 0 && !atomic_compare_exchange_weak(&io->used, &used, 0)) {}
     }
+    atomic_fetch_add(&io->accounts, 1); /* after it: fsio_rescan reads in the other order */
     if (bytes > 0) fsio_pressed(io, used_so_far(io));
 }
 
@@ -85,12 +85,12 @@ bool fsio_reserve(struct fsio *io, uint64_t more) {
         if (room) fsio_account(io, (int64_t)more);
         return room;
     }
-    atomic_fetch_add(&io->accounts, 1);
     int64_t used = atomic_load(&io->used), all;
     do { /* nothing is taken in vain: a count of the parts would subtract it */
         all = used + (int64_t)more + atomic_load(&io->held);
         if (all > (int64_t)io->limit) return false;
     } while (!atomic_compare_exchange_weak(&io->used, &used, used + (int64_t)more));
+    atomic_fetch_add(&io->accounts, 1);
     fsio_pressed(io, (uint64_t)(all < 0 ? 0 : all));
     return true;
 }
@@ -169,9 +169,10 @@ static bool count_one(void *context, int directory, const char *name, uint64_t i
 void fsio_rescan(struct fsio *io) {
     struct count count = {.io = io};
     if (pthread_mutex_trylock(&io->rescan_lock) != 0) return; /* somebody is at it */
-    int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts), began = now_ms();
     uint64_t accounts = atomic_load(&io->accounts);
-    bool quiet = atomic_load(&io->changing) == 0; /* in this order: who ends in between has accounted for it */
+    int64_t used = atomic_load(&io->used), parts = atomic_load(&io->parts), began = now_ms();
+    /* In this order: what `used` lacks changes `accounts` yet, and what it has is there by now, or its change is under way. */
+    bool quiet = atomic_load(&io->changing) == 0;
     fsio_walk(io, count_one, &count);
     count.bytes += fsio_deleted_bytes(io) + atomic_load(&io->fresh);
     if (!atomic_load(&io->stopping)) {
