@@ -18,7 +18,9 @@ from amfs.translate.shell_quoting import Malformed
 _REPLACEMENT = re.compile(r"\{(?:(#)|(-?[1-9]\d{0,8})?(/\.|//|/|\.)?)\}")
 _NOT_HERE = re.compile(r"\{(?:%\}|=|\.\.\}|\+[/.]+\})")
 _SAFE = re.compile(r"[A-Za-z0-9_@%+:,./-]+")
-_KEYWORDS = frozenset("case coproc do done elif else esac fi for function if in select then time until while".split())
+_KEYWORDS = frozenset(
+    ("case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in", "select", "then", "time", "until")
+) | {"while"}
 
 #: Quoting at a place of a template.
 NONE, SINGLE, DOUBLE = "", "'", '"'
@@ -33,7 +35,7 @@ class Piece(NamedTuple):
 
 
 def part_of(argument: str, part: str) -> str:
-    """What of an argument: "" all, "." without the extension, "/" the last component, "//" the directory, "/." the last without extension."""
+    """What of an argument: "" all, "." without extension, "/" the last component, "//" the directory, "/." the last without extension."""
     if part == "//":
         bare = argument.rstrip("/")
         return posixpath.dirname(bare) or ("/" if argument[:1] == "/" and not bare else ".")
@@ -47,7 +49,7 @@ def part_of(argument: str, part: str) -> str:
 
 
 def quoted(text: str, quotes: str = NONE, *, always: bool = False) -> str:
-    """``text`` so that a shell has it as a part of one word; ``quotes`` are those within which it is put. ``always``: even if it is safe."""
+    """``text`` so that a shell has it as a part of one word, within the quotes ``quotes``. ``always``: even if it is safe."""
     if _SAFE.fullmatch(text) and text not in _KEYWORDS and not always:
         return text
     word = "'" + text.replace("'", "'\"'\"'") + "'"
@@ -88,25 +90,26 @@ class Template:
             have = "there is 1 argument" if len(arguments) == 1 else f"there are {len(arguments)} arguments"
             raise Malformed(f"{{{asked}}} is asked for, but {have}")
         out = [self.texts[0]]
-        for piece, text in zip(self.pieces, self.texts[1:], strict=True):
+        for at, (piece, text) in enumerate(zip(self.pieces, self.texts[1:], strict=True), 1):
             if piece.part == "#":
                 words = [str(number)]
             else:
                 chosen = arguments if not piece.number else [arguments[piece.number - (piece.number > 0)]]
                 words = [part_of(argument, piece.part) for argument in chosen]
-            out += [self._joined(words, piece.quotes, text), text]
+            before_more = text[:1] in ("<", ">") or (not text and at < len(self.pieces))
+            out += [self._joined(words, piece.quotes, before_more), text]
         line = "".join(out)
         if "\0" in line:
             raise Malformed("a NUL character cannot be part of a command")
         return line
 
-    def _joined(self, words: Sequence[str], quotes: str, behind: str) -> str:
+    def _joined(self, words: Sequence[str], quotes: str, before_more: bool) -> str:
         if not self.command:
             return " ".join(words)
         if quotes:  # they are one word there
             return quoted(" ".join(words), quotes)
-        always = not behind or behind[0] in "<>"  # a number before > is that of a descriptor
-        return " ".join([quoted(word, always=always and word.isdigit()) for word in words])
+        # a number before > would be that of a descriptor
+        return " ".join([quoted(word, always=before_more and word.isdigit()) for word in words])
 
 
 #: Places where an argument cannot be quoted -> what to write instead.
@@ -124,18 +127,23 @@ _LOST = next(reversed(_INSTEAD))  # shells differ, or only a whole parser of the
 _HERE = re.compile(r"(?<!<)<<-?(?!<)")
 
 
+#: What closes what is open -> the quotes, or the place.
+_PLACES = {
+    "'": SINGLE, '"': DOUBLE, "`": "within `…`", "))": "within $((…))", "}": "within ${…}", "$'": "within $'…'", "#": "in a comment",
+}  # fmt: skip
+
+
 def _quotes_at(text: str) -> dict[int, str]:
     """The quotes around each ``{`` of a command line, or words from ``_INSTEAD`` where nothing can be quoted."""
     found: dict[int, str] = {}
     open_: list[str] = []  # what is open, innermost last, by what closes it
-    names = {"'": SINGLE, '"': DOUBLE, "`": "within `…`", "))": "within $((…))", "}": "within ${…}", "$'": "within $'…'", "#": "in a comment"}
     at, begins, here, lost = 0, True, False, False  # may a word begin at this place; is there a here-document; see _LOST
     while at < len(text):
         char, end = text[at], open_[-1] if open_ else ""
         width, next_begins = 1, False
         if char == "{":
-            worst = next((names[each] for each in open_ if each in names and len(names[each]) > 1), "")
-            found[at] = _LOST if lost else worst or ("in a here-document" if here and "\n" in text[:at] else names.get(end, NONE))
+            worst = next((_PLACES[each] for each in open_ if each in _PLACES and len(_PLACES[each]) > 1), "")
+            found[at] = _LOST if lost else worst or ("in a here-document" if here and "\n" in text[:at] else _PLACES.get(end, NONE))
         lost = lost or (char in "'\"" and ("`" in open_ or (char == "'" and end == "}" and '"' in open_)))
         lost = lost or (begins and ")" in open_ and text.startswith("case", at)) or text.startswith(")#", at)
         if end in ("'", "$'"):
@@ -163,7 +171,7 @@ def _quotes_at(text: str) -> dict[int, str]:
         elif text.startswith("${", at):
             open_.append("}")
             width = 2
-            found[at + 1] = names["}"]
+            found[at + 1] = _PLACES["}"]
         elif char in '"`':
             open_.append(char)
         elif end in ('"', "))"):

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amfs.cli.map import jobs_at_a_time
+from amfs.runs.in_order import InOrder
 from amfs.translate.map_arguments import Argument, Source, columns_of, combined, split_words
 from amfs.translate.map_lines import Template, part_of
 from amfs.translate.map_tasks import TaskMaker
@@ -16,7 +18,7 @@ from amfs.translate.shell_quoting import Malformed
 from amfs.workflow.workflow import Task
 
 SHELLS = [found for name in ("dash", "bash") if (found := shutil.which(name))]
-ARGUMENTS = st.text(st.characters(blacklist_characters="\0", blacklist_categories=("Cs",)), max_size=12) | st.text(
+ARGUMENTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12) | st.text(
     st.sampled_from("'\"\\$`#!*?[]{}~ \t\n;&|<>()=%-"), max_size=8
 ) | st.sampled_from(["if", "then", "2", "~", "a=b", "-n", "{}", "{1}", "$(date)", "it's", "\\", "''"])  # fmt: skip
 
@@ -169,3 +171,33 @@ def test_what_only_bash_knows_is_a_fault_of_the_command() -> None:
     assert TaskMaker("echo {}", sh="dash").line([Argument("&> {1..3}")], 1) == "echo '&> {1..3}'"
     with pytest.raises(Malformed, match="not closed"):
         TaskMaker("echo 'a {}")
+
+
+@given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
+def test_what_comes_out_of_order_waits(order: list[int], passed: set[int]) -> None:
+    kept: InOrder[int] = InOrder(passed.__contains__)
+    out: list[int] = []
+    come: set[int] = set()
+    for number in order:
+        if number not in passed:
+            come.add(number)
+            out += kept.add(number, number)
+            due = next((each for each in range(8) if each not in come and each not in passed), 8)
+            assert out == [each for each in range(due) if each not in passed]
+    assert list(kept.rest()) == [] and out == sorted(come)
+
+
+@pytest.mark.parametrize(
+    ("text", "jobs", "wanted"),
+    [("3", 9, 3), ("0", 9, 9), ("0", 0, 1), ("0", None, 250), ("0", 999, 250), ("100%", 9, 4), ("50%", 9, 2), ("1%", 9, 1), ("200%", 9, 8),
+     ("+2", 9, 6), ("-1", 9, 3), ("-9", 9, 1)],
+)  # fmt: skip
+def test_jobs_at_a_time(text: str, jobs: int | None, wanted: int) -> None:
+    assert jobs_at_a_time(text, 4, jobs) == wanted
+
+
+def test_every_option_shared_with_run_is_there_and_in_one_group() -> None:
+    from amfs.cli.map import GROUPS, map_
+
+    shown = [option.name for option in map_.params if option.param_type_name == "option"]
+    assert sorted(shown) == sorted(name for names in GROUPS.values() for name in names)
