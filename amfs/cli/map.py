@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: The options of ``amfs run`` that this command has as well, as they are there.
 SHARED: dict[str, tuple[str, ...]] = {
     "Commands and files": ("shell", "directory", "shared_inputs"),
-    "Where it runs": ("memory", "session", "local", "placement"),
+    "Where it runs": ("session", "local", "placement"),
     "On a cluster": ("on", "hosts", "at", "nodes", "time_", "wait", "on_options"),
     "Failures and resuming": ("retries", "fail_fast", "keep_sandbox", "resume", "journal"),
     "Memory for files": ("store", "store_limit", "high_water", "spill", "spill_limit"),
@@ -42,7 +42,7 @@ GROUPS = {title: (*OWN.get(title, ()), *SHARED.get(title, ())) for title in ("Ar
 #: What the options of ``amfs run`` that make no sense here say when they are not given.
 _NOT_GIVEN = {
     "format_": "commands", "strict": False, "synthetic": False, "time_scale": None, "size_scale": None, "busy": False, "config": (),
-    "files": None, "no_journal": False, "detach": False,
+    "files": None, "no_journal": False, "detach": False, "memory": "0",
 }  # fmt: skip
 JOBS_MAX = 250  # of -j 0: each is a process at least
 
@@ -76,7 +76,9 @@ class _Map(running.Grouped):
 @click.option("-a", "--arg-file", "arg_files", multiple=True, metavar="FILE", help="Arguments: the lines of FILE; - for standard input.")
 @click.option("-0", "--null", is_flag=True, help="Arguments in files end with a NUL character, not with the line.")
 @click.option("--colsep", default="", metavar="REGEX", help="Split each argument into columns there, for {1}, {2} and so on.")
-@click.option("-j", "--jobs", "slots", metavar="N", help="Jobs at a time: N, 0 for all, 50%, +2 or -1 of the CPUs. Default: one per CPU.")
+@click.option(
+    "-j", "--jobs", "--slots", "slots", metavar="N", help="Jobs at a time: N, 0 for all, 50%, +2 or -1 of the CPUs. Default: one per CPU."
+)
 @click.option("-k", "--keep-order", is_flag=True, help="Output in the order of the arguments, not of the jobs' ends.")
 @click.option("--dry-run", is_flag=True, help="Print the command lines; run nothing.")
 @click.option("--in", "inputs", multiple=True, metavar="NAME", help="Each job reads this file, such as {}. Repeatable. '': it reads none.")
@@ -109,12 +111,20 @@ def map_(words: tuple[str, ...], **given: Any) -> int:
         raise UsageError(str(error)) from None
     if given["slots"] is not None:
         jobs_at_a_time(given["slots"], 1, None)  # before anything is read
+        if given["on"] is not None and not int(given["slots"] if given["slots"].isdecimal() else 0):
+            raise UsageError(f"-j {given['slots']}: with --on it is the number of jobs at a time on each node")
     if any(source.file == STDIN for source in sources) and sys.stdin is None:
         raise UsageError("cannot read the arguments: standard input is closed")
     if given["dry_run"]:
         return _dry_run(maker, sources, given["null"])
+    along = len(sources) == 1 and sources[0].file == STDIN and grows(STDIN)
+    jobs = None if along else list(_jobs(sources, given["null"]))
+    if given["slots"] is not None:
+        from amfs.host.processes import usable_cpus
+
+        given["slots"] = jobs_at_a_time(given["slots"], usable_cpus(), None if jobs is None else len(jobs))
     with session_for_run(given):
-        return _run(maker, sources, given)
+        return _run(maker, sources, jobs, given)
 
 
 map_.params += [option for option in running.run.params if any(option.name in names for names in SHARED.values())]
@@ -144,19 +154,14 @@ def _dry_run(maker: TaskMaker, sources: Sequence[Source], null: bool) -> int:
     return 0
 
 
-def _run(maker: TaskMaker, sources: Sequence[Source], given: dict[str, Any]) -> int:
+def _run(maker: TaskMaker, sources: Sequence[Source], jobs: Sequence[tuple[Argument, ...]] | None, given: dict[str, Any]) -> int:
     from amfs.display.choice import make_progress
-    from amfs.host.processes import usable_cpus
 
-    along = len(sources) == 1 and sources[0].file == STDIN and grows(STDIN)
-    jobs = None if along else list(_jobs(sources, given["null"]))
-    if given["slots"] is not None:
-        given["slots"] = jobs_at_a_time(given["slots"], usable_cpus(), None if jobs is None else len(jobs))
     options = running.options_of(STDIN, given)
     files = [source.file for source in sources if source.file is not None]
     options.source = "arguments" if not files else "standard input" if files[0] == STDIN else files[0]
     progress = make_progress(output=given["output"], quiet=given["quiet"])
-    driver = MapDriver(STDIN if along else "", options, progress, "commands", None, given)
+    driver = MapDriver(STDIN if jobs is None else "", options, progress, "commands", None, given)
     driver.prepare(maker, jobs)
     driver.journal_asked = given["journal"] is not None
     return driver.run()
@@ -207,6 +212,9 @@ class MapDriver(Driver):
                 continue
             if task is not None:
                 yield task
+
+    def _number(self, task: Any, result: Any) -> int:
+        return int(task.id)  # lines that are faulty or blank have a number, too
 
     def _show(self, task: Any, result: Any) -> None:
         if self.order is None:

@@ -296,8 +296,12 @@ class Driver:
 
     def _ended(self, task: Any, result: Any) -> None:
         if self.joblog is not None and self.running is not None:
-            self.joblog.add(self.running, task, result)
+            self.joblog.add(self.running, self._number(task, result), task, result)
         self._show(task, result)
+
+    def _number(self, task: Any, result: Any) -> int:
+        """The task's number in the job log."""
+        return int(result.tid) + 1
 
     def _show(self, task: Any, result: Any) -> None:
         """What the task printed, and why it failed."""

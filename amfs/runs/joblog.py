@@ -54,14 +54,14 @@ class JobLog:
         except OSError as error:
             raise UsageError(f"cannot write the job log to {path}: {error.strerror}") from None
 
-    def add(self, run: RunDriver, task: Task, result: Result) -> None:
-        """A task has ended. One that never began has no line. A disk that is full stops the run."""
+    def add(self, run: RunDriver, number: int, task: Task, result: Result) -> None:
+        """Task ``number`` has ended. One that never began has no line. A disk that is full stops the run."""
         if not result.start_us or self._fault:
             return
         names = [LOCAL] if run.context.store is not None else hosts(run)
         host = names[result.node].partition("/")[0] if result.node < len(names) else ""  # the rest tells containers apart
         try:
-            self._write(line_of(result.tid + 1, host or str(result.node), task.argv, result))
+            self._write(line_of(number, host or str(result.node), task.argv, result))
         except OSError as error:
             self._fault = f"cannot write the job log: {error.strerror}"
             run.context.loop.post(lambda: run.stop(f"stopped: {self._fault}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -58,6 +59,43 @@ def test_output_in_the_order_of_the_arguments(amfs: Amfs) -> None:
     assert done.stderr.splitlines()[:3] == ["4", "2", "1"]
 
 
+@pytest.mark.parametrize("nodes", [0, 1])
+def test_long_output_in_order(amfs: Amfs, nodes: int) -> None:
+    """More than fits into a message waits in a file of the node."""
+    if nodes:
+        assert amfs("up", "--name", "one", "--slots", "2").returncode == 0
+    try:
+        done = amfs("map", "-k", "-q", "sleep 0.{}; seq {}00001 {}99999", ":::", "4", "3", "2", "1")
+    finally:
+        if nodes:
+            amfs("down", "one")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == [f"{job}{number:05}" for job in (4, 3, 2, 1) for number in range(1, 100000)]
+
+
+def test_an_interrupt_ends_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "amfs", "map", "-k", "-q", "-j", "2", "echo {}; sleep {}", ":::", "0", "60"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None and run.stdout.readline() == "0\n"
+        run.send_signal(signal.SIGINT)
+        assert run.wait(60) == 130
+
+
+def test_in_a_session_the_slots_are_those_of_its_nodes(amfs: Amfs) -> None:
+    assert amfs("up", "--name", "one", "--slots", "1").returncode == 0
+    try:
+        done = amfs("map", "-j", "2", "echo", ":::", "a")
+    finally:
+        amfs("down", "one")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--slots is for runs without a session" in done.stderr
+
+
+def test_a_session_for_one_run(amfs: Amfs) -> None:
+    done = amfs("map", "-k", "-q", "--on", "local", "--nodes", "2", "-j", "1", "echo", ":::", "a", "b")
+    assert (done.returncode, done.stdout) == (0, "a\nb\n"), done.stderr
+
+
 def test_output_that_waits_for_a_job_comes_when_the_run_stops(amfs: Amfs) -> None:
     done = amfs("map", "-k", "-j", "2", "-q", "--fail-fast", "echo {}; sleep {}; false", ":::", "60", "0")
     assert done.returncode == 3
@@ -85,9 +123,10 @@ def test_arguments_on_standard_input_run_as_they_come(tmp_path: Path) -> None:
         assert run.wait(60) == 0
 
 
-def test_a_faulty_line_of_standard_input_is_told_and_the_others_run(amfs: Amfs) -> None:
-    done = amfs("map", "-q", "--colsep", ",", "echo {2}", input="a,b\nc\nd,e\n")
+def test_a_faulty_line_of_standard_input_is_told_and_the_others_run(amfs: Amfs, tmp_path: Path) -> None:
+    done = amfs("map", "-q", "--colsep", ",", "--joblog", "log", "echo {2}", input="a,b\nc\nd,e\n")
     assert done.returncode == 2
+    assert sorted(row[0] for row in fields(tmp_path / "log")) == ["1", "3", "Seq"]
     assert sorted(done.stdout.split()) == ["b", "e"]
     assert done.stderr.splitlines()[0] == "amfs: standard input:2: job 2: {2} is asked for, but there is 1 argument"
 
@@ -148,6 +187,7 @@ def test_what_an_earlier_run_has_done_is_not_done_again(amfs: Amfs, tmp_path: Pa
     [
         (["-j", "x", "echo", ":::", "a"], "-j x: write a number"),
         (["-j", "-x", "echo", ":::", "a"], "-j -x: write a number"),
+        (["--on", "local", "-j", "50%", "echo", ":::", "a"], "-j 50%: with --on it is the number of jobs at a time on each node"),
         (["--colsep", "(", "echo", ":::", "a"], "'(' is no regular expression"),
         (["echo {2}", ":::", "a"], "{2} is asked for, but there is 1 argument"),
         (["--out", "{2}", "echo", ":::", "a"], "{2} is asked for, but there is 1 argument"),
