@@ -48,6 +48,7 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "run": Entry("amfs.cli.run:run", RUN, "Run a workflow: a task list, JSON Lines, or plain command lines."),
+    "map": Entry("amfs.cli.map:map_", RUN, "Run a command for each argument, as GNU parallel does."),
     "attach": Entry("amfs.cli.attach:attach", RUN, "Follow a run that was started with run --detach."),
     "translate": Entry("amfs.cli.translate:translate", RUN, "Convert a workflow between formats, or only check it."),
     "simulate": Entry("amfs.cli.simulate:simulate", RUN, "Run a workflow on a simulated cluster of any size."),

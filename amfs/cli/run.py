@@ -32,7 +32,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "On a cluster": ("on", "hosts", "at", "nodes", "time_", "wait", "on_options"),
     "Failures and resuming": ("retries", "fail_fast", "keep_sandbox", "resume", "journal", "no_journal"),
     "Memory for files": ("store", "store_limit", "high_water", "spill", "spill_limit"),
-    "Output": ("keep_all", "hashed_outputs", "trace", "quiet", "output"),
+    "Output": ("keep_all", "hashed_outputs", "trace", "joblog", "quiet", "output"),
     "Replay": ("synthetic", "time_scale", "size_scale", "busy"),
 }
 
@@ -79,8 +79,21 @@ def excluded(given: Mapping[str, Any], session: str | None = None) -> str:
     return ""
 
 
-class _Run(click.Command):
-    """``--resume`` may have a value, but never the next word, which is the list. ``--help`` lists the options in groups."""
+class Grouped(click.Command):
+    """``--help`` lists the options in groups."""
+
+    groups = GROUPS
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        options = {option.name or "": option for option in self.get_params(ctx)}
+        grouped = {name for names in self.groups.values() for name in names}
+        for title, names in {**self.groups, "Help": [name for name in options if name not in grouped]}.items():
+            with formatter.section(title):
+                formatter.write_dl([record for name in names if (record := options[name].get_help_record(ctx))])
+
+
+class _Run(Grouped):
+    """``--resume`` may have a value, but never the next word, which is the list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         end = args.index("--") if "--" in args else len(args)
@@ -89,13 +102,6 @@ class _Run(click.Command):
             if word.startswith("--resume="):
                 raise click.UsageError(f"--resume has no value but 'trust': --resume, or --resume=trust, not '{word}'", ctx)
         return super().parse_args(ctx, mine + args[end:])
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        options = {option.name or "": option for option in self.get_params(ctx)}
-        grouped = {name for names in GROUPS.values() for name in names}
-        for title, names in {**GROUPS, "Help": [name for name in options if name not in grouped]}.items():
-            with formatter.section(title):
-                formatter.write_dl([record for name in names if (record := options[name].get_help_record(ctx))])
 
 
 @click.command(
@@ -163,6 +169,7 @@ class _Run(click.Command):
 @click.option("--journal", type=click.Path(), help="Keep the journal here. Default: found by the list's path and directory.")
 @click.option("--no-journal", is_flag=True, help="Keep none; such a run cannot be resumed.")
 @click.option("--trace", default="", metavar="FILE", help="Write what happened, in Chrome's trace format; see `amfs report`.")
+@click.option("--joblog", default="", metavar="FILE", help="Write a line for each task that ended, with the columns of GNU parallel.")
 @click.option(
     "--store", default="", metavar="DIR", help="Where the files between tasks are kept. Default: /dev/shm, or $TMPDIR if that has no room."
 )
@@ -193,10 +200,8 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
       amfs run sweep.swift -- -n=100           a script and its arguments
       amfs run --on slurm --nodes 1..16 --time 2h tasks.txt     a session of jobs for this run
     """
-    if why := launchers.why_not_to_run(os.environ):
-        if launchers.rank(os.environ, of_step=True):
-            return UsageError.exit_code  # the first copy says why
-        raise UsageError(why)
+    if one_of_many():
+        return UsageError.exit_code
     given["resume"] = "trust" if given.pop("resume_trust") else given["resume"]
     if given["detach"]:
         return _detach(file)
@@ -206,6 +211,15 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
         return _run(file, arguments, given)
 
 
+def one_of_many() -> bool:
+    """Has a launcher started several copies of this command, of which this is not the first? Raises UsageError in the first copy."""
+    if why := launchers.why_not_to_run(os.environ):
+        if launchers.rank(os.environ, of_step=True):
+            return True  # the first copy says why
+        raise UsageError(why)
+    return False
+
+
 def _run(file: str, arguments: tuple[str, ...], given: dict[str, Any]) -> int:
     from amfs.display.choice import make_progress
 
@@ -213,7 +227,7 @@ def _run(file: str, arguments: tuple[str, ...], given: dict[str, Any]) -> int:
     if arguments and not script:
         raise UsageError(f"{file} is no script, so it takes no arguments")
     with _place(given) as directory:
-        options = _options(file, {**given, "directory": directory})
+        options = options_of(file, {**given, "directory": directory})
         progress = make_progress(output=given["output"], quiet=given["quiet"])
         if script and not given["synthetic"]:
             from amfs.cli.run_script import ScriptDriver
@@ -287,7 +301,8 @@ def _place(given: dict[str, Any]) -> AbstractContextManager[str | None]:
     return stage(given["directory"] or "")
 
 
-def _options(file: str, given: dict[str, Any]) -> RunOptions:
+def options_of(file: str, given: dict[str, Any]) -> RunOptions:
+    """The options of a run of ``file``. Raises UsageError."""
     from amfs.runs.context import RunOptions
     from amfs.runs.journal import default_path
     from amfs.translate.tasklist import parse_size

@@ -10,7 +10,7 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from amfs.runs.context import RunOptions
     from amfs.runs.driver import RunDriver
     from amfs.runs.expansion import Expander
+    from amfs.runs.joblog import JobLog
     from amfs.runs.journal import Past
+    from amfs.translate.detect import Loaded
     from amfs.workflow.checks import Plan
-    from amfs.workflow.workflow import Workflow
+    from amfs.workflow.workflow import Task, Workflow
 
 #: Remarks on a document that are shown; they are one for each kind of construct.
 REMARKS_SHOWN = 20
@@ -59,6 +61,8 @@ class Driver:
         self.sandboxes = ""  # where kept ones go
         self.far: set[int] = set()  # tasks whose whole stdout is on another host
         self.expander: Expander | None = None
+        self.running: RunDriver | None = None
+        self.joblog: JobLog | None = None
 
     def run(self) -> int:
         from amfs.runs.drive import drive, open_run
@@ -82,6 +86,11 @@ class Driver:
             options, tasks, plan, open_ended=growing, past=past, on_ended=self._ended, on_skip=self._skipped, expander=self.expander,
             message=self.progress.message,
         ) as driver:  # fmt: skip
+            self.running = driver
+            if self.given["joblog"]:
+                from amfs.runs.joblog import JobLog
+
+                self.joblog = JobLog(self.given["joblog"], further=bool(options.resume))
             self._catch(driver)
             if options.keep_sandbox and options.session is None:
                 self.sandboxes = tempfile.mkdtemp(prefix="amfs-sandboxes-")
@@ -127,6 +136,8 @@ class Driver:
         driver.tally.failures = [(tid, self._for_people(result)) for tid, result in driver.tally.failures]
         summary = driver.summary(code, outcome, self.notes)
         driver.finish(summary)
+        if self.joblog is not None:
+            self.joblog.close()
         self.progress.finish(summary)
         return code
 
@@ -149,7 +160,7 @@ class Driver:
     def _load(self, past: Past | None) -> tuple[Any, Any, None]:
         from amfs.client.place import FilesPlace
         from amfs.runs.expansion import Expander, take_in_made
-        from amfs.translate.detect import load, load_checked
+        from amfs.translate.detect import checked, load
         from amfs.translate.shape import later_in_words
 
         source: Any = self.stream or (self.file if self.file != "-" else sys.stdin.buffer)
@@ -163,13 +174,11 @@ class Driver:
             workflow, plan = self._replay(workflow, place)
         else:
             hashed = self.options.hashed_outputs
-            workflow, plan = load_checked(
-                source, place, format=self.format, files=self.files, strict=strict,
-                shell=self.given["shell"],
-                prepare=None if past is None else lambda found: take_in_made(
-                    found, past, place.base, hashed, self.options.session, trust=self.options.resume == "trust"
-                ),
-            )  # fmt: skip
+            loaded = self._read(source)
+            workflow = loaded.workflow
+            plan = checked(loaded, place, None if past is None else lambda found: take_in_made(
+                found, past, place.base, hashed, self.options.session, trust=self.options.resume == "trust"
+            ))  # fmt: skip
             if plan.later:
                 self.expander = Expander(workflow, plan, place, hashed, self.progress.message)
         for remark in workflow.remarks[:REMARKS_SHOWN]:
@@ -177,6 +186,11 @@ class Driver:
         if len(workflow.remarks) > REMARKS_SHOWN:
             self.progress.message(f"{len(workflow.remarks) - REMARKS_SHOWN} more remarks; `amfs translate {self.file}` shows all of them")
         return workflow.tasks, plan, None
+
+    def _read(self, source: Any) -> Loaded:
+        from amfs.translate.detect import read
+
+        return read(source, format=self.format, files=self.files, strict=self.given["strict"], shell=self.given["shell"])
 
     def _replay(self, workflow: Workflow, place: FilesPlace) -> tuple[Workflow, Plan]:
         from amfs.cli.synthetic import make_given
@@ -213,8 +227,6 @@ class Driver:
 
     def _read_along(self, driver: RunDriver, checker: Any) -> None:
         """Read the list in a thread, as it grows; its tasks join the run in batches."""
-        from amfs.translate.detect import read_stream
-
         loop = driver.context.loop
         stream: Any = self.stream or self._open_stream()
 
@@ -223,7 +235,7 @@ class Driver:
 
         def follow() -> None:
             try:
-                for task in read_stream(stream, format=self.format, source=self.options.source, on_fault=fault, shell=self.given["shell"]):
+                for task in self._tasks_of(stream, fault):
                     loop.post(lambda task=task: self._add(driver, checker, task))  # type: ignore[misc]
             except AmfsError as error:
                 broken = error
@@ -231,6 +243,12 @@ class Driver:
             loop.post(lambda: self._end_of_list(driver, checker))
 
         threading.Thread(target=follow, name="list reader", daemon=True).start()
+
+    def _tasks_of(self, stream: Any, on_fault: Callable[[Fault], None]) -> Iterator[Task]:
+        """The tasks of a list that grows, in the thread that reads it."""
+        from amfs.translate.detect import read_stream
+
+        return read_stream(stream, format=self.format, source=self.options.source, on_fault=on_fault, shell=self.given["shell"])
 
     def _add(self, driver: RunDriver, checker: Any, task: Any) -> None:
         from amfs.runs.drive import add_checked
@@ -277,6 +295,16 @@ class Driver:
         """An earlier run has done a task of a list that grows; or it must run again."""
 
     def _ended(self, task: Any, result: Any) -> None:
+        if self.joblog is not None and self.running is not None:
+            self.joblog.add(self.running, self._number(task, result), task, result)
+        self._show(task, result)
+
+    def _number(self, task: Any, result: Any) -> int:
+        """The task's number in the job log."""
+        return int(result.tid) + 1
+
+    def _show(self, task: Any, result: Any) -> None:
+        """What the task printed, and why it failed."""
         failed = result.outcome != Outcome.OK
         if failed and (result.outcome == Outcome.UPSTREAM_FAILED or self.signal):
             return

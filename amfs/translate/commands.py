@@ -77,12 +77,8 @@ class CommandReader(Reader):
 
     def _argv(self, line: str) -> tuple[list[str], str]:
         argv, label = command_argv(line, self._shell)
-        name = posixpath.basename(self._shell)
-        real = self._sh if name == "sh" else name
-        if argv[0] == self._shell and argv[1:] == ["-c", line] and real in PLAIN_SHELLS and (found := bash_only(line)):
-            whose = f"{self._shell} is {real} here, which" if real != name else self._shell
-            bash = "or have bash run the lines (amfs run --shell bash, or a line '#amfs shell bash' above)"
-            raise Malformed(f"{whose} does not know {found} of bash: {INSTEAD[found]}; {bash}")
+        if argv[1:] == ["-c", line] and (why := misread(line, self._shell, self._sh)):
+            raise Malformed(f"{why}; or have bash run the lines (amfs run --shell bash, or a line '#amfs shell bash' above)")
         return argv, label
 
     def _task(self, line: str, task_id: str, number: int) -> Task:
@@ -116,6 +112,16 @@ def command_argv(line: str, shell: str = SHELL) -> tuple[list[str], str]:
         _check_quotes(line)
     name = re.match(r"[\w./+-]+(?=[ \t]|\Z)", line)
     return [shell, "-c", line], posixpath.basename(name[0]) if name else ""
+
+
+def misread(line: str, shell: str, sh: str) -> str:
+    """Why ``shell`` would read the line otherwise than bash, and what to write instead; '' if it would not. ``sh``: what /bin/sh is."""
+    name = posixpath.basename(shell)
+    real = sh if name == "sh" else name
+    if real not in PLAIN_SHELLS or not (found := bash_only(line)):
+        return ""
+    whose = f"{shell} is {real} here, which" if real != name else shell
+    return f"{whose} does not know {found} of bash: {INSTEAD[found]}"
 
 
 def _check_quotes(line: str) -> None:

@@ -60,6 +60,11 @@ def make_document_reader(format: str, source: str) -> DocumentReader:
     return reader
 
 
+def real_sh() -> str:
+    """The name of the program that /bin/sh is here."""
+    return os.path.basename(os.path.realpath(commands.SHELL))
+
+
 def make_reader(format: str, source: str, shell: str = "") -> Reader:
     """The reader of a format (not "auto"). ``shell``: for lists of command lines, as ``CommandReader`` has it."""
     if shell and format not in COMMANDS:
@@ -73,7 +78,7 @@ def make_reader(format: str, source: str, shell: str = "") -> Reader:
     if format == "filelist":
         return filelist.FileListReader(source)
     if format in COMMANDS:
-        return commands.CommandReader(source, COMMANDS[format], shell, os.path.basename(os.path.realpath(commands.SHELL)))
+        return commands.CommandReader(source, COMMANDS[format], shell, real_sh())
     raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
 
 
@@ -273,11 +278,17 @@ def load_checked(
     shell: str = "",
 ) -> tuple[Workflow, Plan]:
     """``load`` and ``amfs.workflow.checks.check`` in one go: WorkflowError has the faults of both. ``prepare`` is called in between."""
-    workflow, faults, suspects = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments, shell=shell)
+    loaded = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments, shell=shell)
+    return loaded.workflow, checked(loaded, place, prepare)
+
+
+def checked(loaded: Loaded, place: Place, prepare: Callable[[Workflow], None] | None = None) -> Plan:
+    """The plan of what was read. Raises WorkflowError with all faults."""
+    workflow, faults, suspects = loaded
     if prepare is not None and not faults:
         prepare(workflow)
     with _quiet_gc():
-        return workflow, check(workflow, place, known=faults, excused=suspects)
+        return check(workflow, place, known=faults, excused=suspects)
 
 
 def read(
