@@ -49,6 +49,8 @@ def node(
         return 0
     if session_name is None:
         raise UsageError("say which session to join: amfs node --join SESSION")
+    if not detach:
+        daemon.end_cleanly_on_sigterm()
     session = local.from_stdin() if session_name == "-" else discovery.find(session_name)
     options = chosen_options(given)
     if detach:

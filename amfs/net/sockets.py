@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import struct
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
@@ -58,6 +59,7 @@ class Sockets:
         self.endpoints: tuple[str, ...] = ()  # where others reach us, best first
         self._keys = keys
         self._refusals = refusals
+        self._refused = Counter[str]()  # endpoint -> handshakes with it that failed
         self._arrived = arrived
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, min(65536, self._context.get(zmq.SOCKET_LIMIT)))
@@ -204,8 +206,11 @@ class Sockets:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             connected()
         elif event in (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.EVENT_HANDSHAKE_FAILED_AUTH):
-            text = f"{endpoint} refused us: its keys are not those of this session file"
-            self._refusals.add(f"refused us {endpoint}", text)
+            self._refused[endpoint] += 1
+            # Without a word of that process the first may have been cut off by its end.
+            if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH or self._refused[endpoint] == 2:
+                text = f"{endpoint} refused us: its keys are not those of this session file"
+                self._refusals.add(f"refused us {endpoint}", text)
 
     def send(self, channel: Channel, identity: bytes, frame: bytes | bytearray) -> bool:
         """Send a frame, on a ROUTER to ``identity``. False: no room, it is as good as lost on the way. Raises HungUpError."""

@@ -250,8 +250,18 @@ def _forget(config: NodeConfig) -> None:
         discovery.forget(load(Path(config.run_dir) / "session.json"), config.node, guest=True)
 
 
+def end_cleanly_on_sigterm() -> None:
+    """Until the node drains at SIGTERM: this process ends, after it has removed what it has made. (SIGINT does that by itself.)"""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
 def run(serve: Callable[[NodeConfig, int | None], int], config: NodeConfig, ready_fd: int | None) -> int:
     """Serve in this process; whatever ends it is logged, and told on the ready pipe if it had not listened yet."""
+    end_cleanly_on_sigterm()
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format=f"%(asctime)s node {config.node} %(levelname)s %(name)s: %(message)s"
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 TASKS = "".join(f"t{k} -b sh -o o{k} -a -c 'echo x > o{k}'\n" for k in range(8))
@@ -51,3 +54,16 @@ def test_a_run_that_finds_no_slot_at_all_ends_and_says_so(session: str, amfs: Ru
 def test_what_is_no_number_of_slots_is_refused(text: str, amfs: Run) -> None:
     ran = amfs("up", "--slots", text)
     assert ran.returncode == 2 and "neither a number of tasks nor 'none'" in ran.stderr
+
+
+def test_a_node_that_is_ended_while_it_starts_leaves_nothing(session: str) -> None:
+    def stores() -> set[str]:
+        return {path.name for path in Path("/dev/shm").iterdir() if f"-{session}-" in path.name}
+
+    before = stores()
+    for _ in range(3):
+        with subprocess.Popen([sys.executable, "-m", "amfs", "node", "--join", session], stderr=subprocess.PIPE) as node:
+            until(lambda: stores() - before)
+            node.terminate()
+            assert node.wait(60) in (0, 128 + signal.SIGTERM)
+        assert stores() == before
