@@ -17,6 +17,7 @@ from amfs.vocabulary.states import DRAIN_NEXT, DrainEvent, DrainState, illegal
 
 AGAIN_S = 0.25  # after what could not be moved, or while tasks run; after the manager has not answered
 ALONE = "no other node is there that could take what this one has"
+CLEARED = "all that it had is on other nodes"
 NAMED = 20  # of what stays, in the log
 
 
@@ -93,7 +94,7 @@ class Drain(Machine):
         if self.state != DrainState.MOVING:
             return
         if not self.kept and not self._running():
-            self._leave(DrainEvent.CLEARED, "all that it had is on other nodes")
+            self._leave(DrainEvent.CLEARED, CLEARED)
         else:
             self.set_timer("again", AGAIN_S)
 

@@ -15,7 +15,7 @@ from amfs.sim.settings import Limits
 from amfs.sim.workload import Workload
 from amfs.sim.world import World
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.events import Event, Leaving, PeerDown, Received
+from amfs.vocabulary.events import DrainOrdered, Event, Leaving, PeerDown, Received
 from amfs.vocabulary.partition import PartitionTable, enough_for
 
 WALL_NS = 1_600_000_000_000_000_000  # what clocks on walls show in the beginning
@@ -56,6 +56,7 @@ class Cluster:
         table = PartitionTable.dealt(weigh_all(members), enough_for(max(nodes, expected)))
         self.view = m.View(1 + files, 0, members, table.owners, unit_size)
         self.nodes: dict[int, SimNode] = {}
+        self.draining: dict[int, float] = {}  # nodes that were told to end -> when their time is over
         for member in members:
             self.nodes[member.node] = SimNode(
                 world, member, workload, unit_size=unit_size, view=self.view, limits=self.limits, links=links, contents=self.contents
@@ -99,6 +100,17 @@ class Cluster:
         if self.nodes[number].alive:
             self.world.note(number, "leaves", "")
             self.nodes[number].arrive(("event", Leaving("signal 15")))
+
+    def staying(self) -> set[int]:
+        """Nodes that run, and were not told to end."""
+        return {node.id for node in self.alive()} - self.draining.keys()
+
+    def drain(self, number: int, limit_s: float) -> None:
+        """The node is told to end, and to hand over what only it has (SIGTERM)."""
+        if self.nodes[number].alive and number not in self.draining:
+            self.world.note(number, "is to drain", limit_s)
+            self.draining[number] = self.world.now + limit_s
+            self.nodes[number].arrive(("event", DrainOrdered("SIGTERM", limit_s, again=False)))
 
     def restart(self, number: int) -> None:
         """The machine of a node that died is back: a new process asks the manager for a number, then to be let in under it."""

@@ -1,4 +1,4 @@
-"""The large faults of a simulation: nodes that die and return, join or stop for a while, cut networks, submitters that die."""
+"""The large faults of a simulation: nodes that die and return, drain, join or stop for a while, cut networks, submitters that die."""
 
 from __future__ import annotations
 
@@ -63,6 +63,17 @@ def draw(
     return tuple(found)
 
 
+def draw_drains(rng: random.Random, nodes: int, within_s: float) -> tuple[FaultEvent, ...]:
+    """One node is told to end, or two that do so one soon after the other."""
+    chosen = rng.sample(range(nodes), 2 if nodes > 2 and rng.random() < 0.4 else 1)
+    limit_s, gap_s = rng.choice((0.02, 1.0, 30.0, 30.0, 30.0)), rng.choice((0.0, 0.001, 0.1, 1.0)) * rng.random()
+    if rng.random() < 0.5:
+        on, count, delay = rng.choice(EVENTS), rng.choice((1, 1, 2, 3, 5, 8, 13)), rng.choice((0.0, 1e-5, 1e-3, 0.1))
+        return tuple([FaultEvent("drain", delay + i * gap_s, on, count, node, limit_s) for i, node in enumerate(chosen)])
+    at = rng.uniform(0, within_s)
+    return tuple([FaultEvent("drain", at + i * gap_s, node=node, seconds=limit_s) for i, node in enumerate(chosen)])
+
+
 def _break(rng: random.Random, nodes: int) -> tuple[str, tuple[int, ...]]:
     """How the network breaks: in two, in two in one direction only, or between just two processes."""
     kind = rng.choice(("around", "around", "out of", "pair"))
@@ -115,6 +126,9 @@ class Schedule:
             (cluster.crash if one.what == "crash" else cluster.leave)(who)
             if one.seconds:
                 world.at(world.now + one.seconds, cluster.restart, who)
+        elif one.what == "drain" and node is not None and len(cluster.staying()) > 1:
+            self.lost.add(who)
+            cluster.drain(who, one.seconds)
         elif one.what == "join":
             cluster.add(one.slots)
         elif one.what == "stall" and (node or client).alive:

@@ -42,6 +42,7 @@ class Contents:
         self.growth = 0.0  # how likely a write makes a file outgrow its node
         self.fullness = 0.0  # how likely a write makes its node remove what can go; half as likely a copy finds no room
         self.gone: set[int] = set()  # nodes that have died, or were taken out
+        self.cleared: set[int] = set()  # nodes that have left, and had handed over all that only they had
         self.nodes: dict[int, SimFileBackend] = {}
         self.striped: dict[int, bytearray] = {}
         self.lost: set[int] = set()  # striped files of which a dead node had some, and their record may not say so yet
@@ -60,10 +61,14 @@ class Contents:
         if self.nodes.get(number) is not gone:
             return
         del self.nodes[number]
-        self.gone.add(number)
+        self.note_gone({number})
         for handle, (ino, opened) in list(gone.handles.items()):
             gone.forget_handle(handle)
             gone.closed(ino, opened)
+
+    def note_gone(self, nodes: set[int]) -> None:
+        """Nothing goes with a node that has handed over all that it had."""
+        self.gone |= nodes - self.cleared
 
     def look_at_names(self, partitions: int) -> None:
         """A node is about to die: are the names of all partitions on two living nodes?"""

@@ -9,11 +9,12 @@ import msgspec
 
 from amfs._native import Meta
 from amfs.engine.dispatch_records import Record
+from amfs.engine.drain import CLEARED
 from amfs.engine.views import are_rivals
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.node.core import HEARTBEAT, NodeCore
-from amfs.sim import session_files
+from amfs.sim import drains, session_files
 from amfs.sim.backups import BackupSender
 from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
 from amfs.sim.node_io import NodeIO
@@ -166,7 +167,8 @@ class SimNode(Process):
     def die(self) -> None:
         super().die()
         if self.core.fs is not None:
-            self.files.contents.look_at_names(len(self.core.fs.members.owners))
+            if self.id not in self.files.contents.cleared:
+                self.files.contents.look_at_names(len(self.core.fs.members.owners))
             self.files.contents.leave(self.files)
 
     def tell(self, event: Event) -> None:
@@ -221,6 +223,9 @@ class SimNode(Process):
             self._view()
         if self.stopped:
             self.transport.flush(self.world.now)
+            if self.core.fs is not None and self.stopped.endswith(CLEARED):
+                drains.check_handed_over(self.world, self.files)
+                self.files.contents.cleared.add(self.id)
             self.die()
 
     def _probe(self, peer: int) -> None:
@@ -243,7 +248,7 @@ class SimNode(Process):
             f"node {self.id} goes back from epoch {old.epoch} of manager {old.manager} to {view.epoch} of {view.manager}"
         )
         if old is not None and self.core.fs is not None:
-            self.files.contents.gone |= {each.node for each in old.members} - {each.node for each in view.members}
+            self.files.contents.note_gone({each.node for each in old.members} - {each.node for each in view.members})
         for process in self.world.processes.values():
             if isinstance(process, SimNode) and process.alive and (other := process.core.membership.view) is not None:
                 assert not are_rivals(view, other), (

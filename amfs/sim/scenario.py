@@ -37,7 +37,7 @@ class SimTask(msgspec.Struct, frozen=True, omit_defaults=True):
 class FaultEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that befalls a process, or the network, at a time or at an event.
 
-    ``what``: crash, leave, join, stall, cut, client dies, client stops. At ``at`` seconds; or, if ``on`` is given, so long after the
+    ``what``: crash, leave, drain, join, stall, cut, client dies, client stops. At ``at`` seconds; or, if ``on`` is given, so long after the
     ``count``-th event of that kind: a message that arrives (by the name of its type), or "launches".
     """
 
@@ -46,7 +46,7 @@ class FaultEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     on: str = ""
     count: int = 1
     node: int = -1  # that is meant; -1 (only with ``on``): the one where the event happens
-    seconds: float = 0.0  # how long a stall or a cut lasts; after which time a node that died is back; 0: for good
+    seconds: float = 0.0  # how long a stall or a cut lasts, or a drain may take; after which time a node that died is back; 0: for good
     cut: str = ""  # "around": between the side and the rest, "out of": the same in one direction, "pair": between the two
     side: tuple[int, ...] = ()
     slots: int = 1  # of the node that joins

@@ -66,6 +66,23 @@ def _living(world: World) -> dict[int, Any]:
     return {number: process for number, process in world.processes.items() if process.alive and number < CLIENT_ID_MIN}
 
 
+def record_of(world: World, ino: int) -> tuple[Attr | None, list[int]]:
+    """The record of a file of the session, and the nodes that hold it; None: there is no such file. Raises Elsewhere."""
+    nodes = _living(world)
+    members = [node.core.fs.members for node in nodes.values() if node.core.fs is not None]
+    newest = max(members, key=lambda one: one.version)
+    table = nodes[newest.node].files.meta
+    try:
+        owner = nodes[table.owner(table.ino_partition(ino))].files.meta
+        return Attr(*owner.getattr(ino, -1)), list(owner.holders(ino))
+    except KeyError:
+        raise Elsewhere from None
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return None, []
+        raise Elsewhere from None
+
+
 def look(world: World, name: str) -> tuple[Attr | None, bytes]:
     """The record and the content of a file of the session, seen from outside; None: there is no such file. Raises Elsewhere."""
     nodes = _living(world)

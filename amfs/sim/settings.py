@@ -73,6 +73,7 @@ class Faults(msgspec.Struct, frozen=True):
     clog_s: float = 0.0
     crashes: int = 0  # nodes that die
     restarts: bool = False  # those that died come back as new incarnations
+    drains: int = 0  # nodes that are told to end, and hand over what only they have
     joins: int = 0  # nodes that come in while the run goes on
     stalls: int = 0  # processes that stop for a while and go on as if nothing had been
     stall_s: float = 0.0  # how long at most
@@ -94,6 +95,7 @@ class Faults(msgspec.Struct, frozen=True):
         """Whether any packet may be lost or late."""
         return bool(
             self.loss or self.duplication or self.jitter_s or self.clog or self.partition_s or self.crashes or self.joins or self.stalls
+            or self.drains
         )
 
     @property

@@ -99,9 +99,16 @@ def check_nobody_was_suspected(cluster: Cluster, client: SimClient, faults: Faul
     """A network that only loses, repeats and delays makes nobody look dead. (One that clogs its paths may.)"""
     if faults.nodes_may_go or faults.clog:
         return
-    assert not client.submitter.course.lost, f"nodes {client.submitter.course.lost} were taken for dead, and nothing had befallen them"
+    lost = client.submitter.course.lost - cluster.draining.keys()
+    assert not lost, f"nodes {lost} were taken for dead, and nothing had befallen them"
     for node in cluster.nodes.values():
-        assert node.alive, f"node {node.id} has left ({node.stopped}), and nothing had befallen it"
+        assert node.alive or node.id in cluster.draining, f"node {node.id} has left ({node.stopped}), and nothing had befallen it"
+
+
+def check_drains_ended(cluster: Cluster) -> None:
+    """A node that was told to end has done so when its time is over."""
+    for number, until in cluster.draining.items():
+        assert not cluster.nodes[number].alive or cluster.world.now <= until, f"node {number} was to leave by {until:.3f} s"
 
 
 def check_tries(workload: Workload, client: SimClient) -> None:

@@ -164,7 +164,9 @@ class User(Process):
         full = isinstance(error, OSError) and error.errno == errno.ENOSPC and self.all.load.fullness
         damaged = isinstance(error, OSError) and error.errno == errno.EIO and self.all.contents.flips.hits
         gone = isinstance(error, Lost) or (isinstance(error, OSError) and error.errno in LOST)
-        assert full or damaged or (self.all.nodes_may_go and gone), (
+        # A gateway that drains takes the connections of its clients along, and nothing else.
+        left = isinstance(error, Lost) and self.all.cluster.draining
+        assert full or damaged or left or ((self.all.nodes_may_go or self.all.contents.gone) and gone), (
             f"user {self.number} is told {error!r}, and no node has died"
         )
         for name in self._changing:  # what was asked may still be done, at any time: nobody can say what that file is from now on

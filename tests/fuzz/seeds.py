@@ -164,7 +164,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
         journal="journal" if faults.client_dies else "", life=1,
     )  # fmt: skip
     client = cluster.client(info=info, fail_fast=settings.fail_fast, keep_all=settings.keep_all)
-    lossless = not (faults.loss or faults.clog or faults.nodes_may_go or faults.joins)
+    lossless = not (faults.loss or faults.clog or faults.nodes_may_go or faults.joins or faults.drains)
     if lossless and not faults.storage_errors and not faults.transfer_errors:
         client.hold_end(END_HELD_S, lambda: checker.check_memory(cluster, workload, client))
     for name, when in workload.appear.items():
@@ -208,6 +208,8 @@ def _run(scenario: Scenario, world: World) -> Verdict:
         files.end()
     world.cut = None
     _clean_up(world, lambda: checker.check_nothing_left(cluster, cut_off=bool(faults.partition_s)))
+    if not faults.stalls:
+        checker.check_drains_ended(cluster)
     if files is not None:
         files.check_nothing_left()
         files.check_copies()

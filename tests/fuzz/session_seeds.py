@@ -38,8 +38,9 @@ def draw_session(seed: int, *, quiet: bool) -> Scenario:
     faults = Faults(
         loss=old.loss, duplication=old.duplication, jitter_s=old.jitter_s, crashes=old.crashes, restarts=old.restarts, joins=old.joins,
         broken_tasks=old.broken_tasks, flaky_tasks=old.flaky_tasks, transfer_errors=old.transfer_errors, black_hole=old.black_hole,
+        drains=old.drains,
     )  # fmt: skip
-    befalls = tuple([one for one in scenario.fault_events if one.what in ("crash", "join")])
+    befalls = tuple([one for one in scenario.fault_events if one.what in ("crash", "drain", "join")])
     if faults.crashes and rng.random() < 0.5:  # when something is there to be lost
         befalls = tuple([msgspec.structs.replace(one, at=one.at + rng.uniform(0.0, 10.0)) for one in befalls])
     return msgspec.structs.replace(

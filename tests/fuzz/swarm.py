@@ -14,7 +14,7 @@ import msgspec
 
 from amfs.config import DispatcherLimits, MemberLimits, MemoryLimits, SubmitterLimits, WorkerLimits
 from amfs.sim import faults as fault_plan
-from amfs.sim.scenario import Scenario, Settings
+from amfs.sim.scenario import FaultEvent, Scenario, Settings
 from amfs.sim.settings import Faults, Limits, draw_faults, draw_files
 from fuzz.shapes import BLOCKS, Mix, random_tasks
 
@@ -116,6 +116,7 @@ PLOTTED = 0.3  # share of the others that follow a plot
 MIXED = 0.2  # share of those without a plot whose tasks are of very different lengths
 BLACK_HOLES = 0.2  # share of the quiet seeds without other faults that have a node on which every task fails
 LITTLE_MEMORY = 0.15  # share of the seeds in which the files do not fit in memory
+DRAINS = 0.2  # share of the seeds with faults in which nodes are told to end
 LENGTHS_S = (0.01, 0.01, 0.3, 2.0, 10.0)  # short ones whose files long ones go on reading when much has happened
 
 
@@ -182,6 +183,11 @@ def draw(seed: int, *, quiet: bool) -> Scenario:
         faults = msgspec.structs.replace(faults, crashes=0, partition_s=0.0)
     if faults.client_dies:
         faults = msgspec.structs.replace(faults, client_returns=random.Random(f"returns {seed}").random() < 0.5)
+    drains: tuple[FaultEvent, ...] = ()
+    told = random.Random(f"drain {seed}")  # of their own, that the other seeds stay as they were
+    if not quiet and nodes > 1 and told.random() < DRAINS:
+        drains = fault_plan.draw_drains(told, nodes, told.choice((0.05, 1.0, 10.0)))
+        faults = msgspec.structs.replace(faults, drains=len(drains))
     tasks, sizes, first = random_tasks(rng, nodes, faults, mix)
     lengths = random.Random(f"lengths {seed}")
     if not plot and lengths.random() < MIXED:
@@ -212,4 +218,4 @@ def draw(seed: int, *, quiet: bool) -> Scenario:
     within_s = rng.choice((0.05, 1.0, 10.0))
     finer = {name: plot[name] for name in ("cut", "delays") if name in plot}
     befalls = fault_plan.draw(rng, faults, nodes, within_s, plot.get("on", fault_plan.EVENTS), **finer)
-    return Scenario(settings, tasks, sizes, befalls, first, draw_files(seed))
+    return Scenario(settings, tasks, sizes, (*befalls, *drains), first, draw_files(seed))

@@ -60,7 +60,7 @@ def test_seeds_differ_and_reach_all_kinds_of_faults() -> None:
         if name != "clog_s":
             assert any(not getattr(faults, name) for faults in drawn), f"every seed has {name}"
     befell = [one for scenario in scenarios for one in scenario.fault_events]
-    assert {one.what for one in befell} == {"crash", "join", "stall", "cut", "client dies", "client stops"}
+    assert {one.what for one in befell} == {"crash", "drain", "join", "stall", "cut", "client dies", "client stops"}
     for name in FaultEvent.__struct_fields__:
         assert len({getattr(one, name) for one in befell}) > 1, f"{name} is always the same"
     quiet = [draw(seed, quiet=True).settings.faults for seed in range(50)]

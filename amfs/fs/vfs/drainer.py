@@ -13,6 +13,7 @@ from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.calls import Calls, Operation, ask, failure, number_of, together, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.mover import PartitionMover
+from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.replicas import BYTES_IN_FLIGHT, FILES_IN_FLIGHT, places
 from amfs.vocabulary import fs_works as w
@@ -26,10 +27,11 @@ _WHY = {errno.EBUSY: "it is being written", errno.ENOSPC: "no other node has roo
 class Drainer:
     """Has other nodes take what lies here."""
 
-    def __init__(self, calls: Calls, members: Members, owners: Owners, mover: PartitionMover) -> None:
+    def __init__(self, calls: Calls, members: Members, owners: Owners, opener: Opener, mover: PartitionMover) -> None:
         self._calls = calls
         self._members = members
         self._owners = owners
+        self._opener = opener
         self._mover = mover
 
     def _takers(self) -> set[int]:
@@ -38,6 +40,7 @@ class Drainer:
     def move_away(self) -> Operation[MovedAway]:
         """Try once to move everything. Returns the content that no other node has yet. Files without another copy go first."""
         kept: list[Kept] = []
+        begun = self._opener.begun
         here = yield from work(w.ListWhole())
         for one in (True, False):
             kept.clear()
@@ -53,6 +56,9 @@ class Drainer:
         coming = yield from together([ask(node, p.StillComing()) for node in takers])
         if self._mover.in_motion() or any(coming):  # an error counts: nobody knows
             kept.append(Kept("records of amfs:/", 0, "they are on their way"))
+        if self._opener.begun != begun:
+            # Such a file was not in the list, or its other copies do not count any more. So this node must not leave before another round.
+            kept.append(Kept("files of amfs:/", 0, "some were opened to write, or came, while the others were moved"))
         return MovedAway(tuple(kept), len(takers))
 
     def _copy(self, ino: int, one: bool) -> Operation[None]:

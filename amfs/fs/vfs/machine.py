@@ -102,7 +102,7 @@ class FileSystem(Machine):
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
         self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside, damage)
-        self._drainer = Drainer(calls, members, owners, self.mover)
+        self._drainer = Drainer(calls, members, owners, opener, self.mover)
         self._clients: set[int] = set()
         self.on_message = {m.PeerRequest: calls.on_request, m.PeerResponse: calls.on_response, m.FsRequest: self._on_request}
         self.on_event = {

@@ -128,6 +128,7 @@ class OpenFiles:
         file = self._of(ino)
         file.opening += 1
         file.opening_to_write += writing
+        self._opener.begun += writing
         self._meta.claim(ino, True)  # a mount that has opened it directly leaves the word that it is closed to us
         return file
 
