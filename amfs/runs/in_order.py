@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class InOrder(Generic[T]):
-    """``passed(number)``: does nothing come of this number? Numbers are from 0; what comes again of a number is given out at once."""
+    """Items have numbers from 0. ``passed(number)``: no item of this number will come. A second item of a number is given out at once."""
 
     def __init__(self, passed: Callable[[int], bool] = lambda number: False) -> None:
         self._passed = passed
@@ -28,6 +28,6 @@ class InOrder(Generic[T]):
                 yield self._kept.pop(self._next - 1)
 
     def rest(self) -> Iterator[T]:
-        """Nothing more comes: what is left, in order."""
+        """No more items will come: give out those that are left, in order."""
         for number in sorted(self._kept):
             yield self._kept.pop(number)

@@ -66,12 +66,17 @@ def _living(world: World) -> dict[int, Any]:
     return {number: process for number, process in world.processes.items() if process.alive and number < CLIENT_ID_MIN}
 
 
+def _newest_table(nodes: dict[int, Any]) -> Meta:
+    """The metadata of the node that has the newest table of partitions."""
+    members = [node.core.fs.members for node in nodes.values() if node.core.fs is not None]
+    meta: Meta = nodes[max(members, key=lambda one: one.version).node].files.meta
+    return meta
+
+
 def record_of(world: World, ino: int) -> tuple[Attr | None, list[int]]:
     """The record of a file of the session, and the nodes that hold it; None: there is no such file. Raises Elsewhere."""
     nodes = _living(world)
-    members = [node.core.fs.members for node in nodes.values() if node.core.fs is not None]
-    newest = max(members, key=lambda one: one.version)
-    table = nodes[newest.node].files.meta
+    table = _newest_table(nodes)
     try:
         owner = nodes[table.owner(table.ino_partition(ino))].files.meta
         return Attr(*owner.getattr(ino, -1)), list(owner.holders(ino))
@@ -86,10 +91,8 @@ def record_of(world: World, ino: int) -> tuple[Attr | None, list[int]]:
 def look(world: World, name: str) -> tuple[Attr | None, bytes]:
     """The record and the content of a file of the session, seen from outside; None: there is no such file. Raises Elsewhere."""
     nodes = _living(world)
-    members = [node.core.fs.members for node in nodes.values() if node.core.fs is not None]
     metas: dict[int, Meta] = {number: node.files.meta for number, node in nodes.items()}
-    newest = max(members, key=lambda one: one.version)
-    table = metas[newest.node]
+    table = _newest_table(nodes)
     *above, last = namespace_path(name)[1:].split(b"/")
     try:
         dir = ROOT

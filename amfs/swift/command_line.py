@@ -30,7 +30,7 @@ def is_declaration(call: PlainCall) -> bool:
 
 
 class CommandLine:
-    """What a script declares of its command line. ``statements``: what declares the variables."""
+    """The flags and parameters that a script declares. ``statements``: the statements that declare its variables."""
 
     def __init__(self) -> None:
         self.statements: list[Statement] = []

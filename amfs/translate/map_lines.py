@@ -65,7 +65,7 @@ class Template:
         if match := _NOT_HERE.search(text):
             raise Malformed("of GNU parallel's replacement strings {%}, {= =}, {..}, {+/} and {+.} do not exist here")
         self.command = command
-        self.texts: list[str] = []  # one more than pieces: what stands between them
+        self.texts: list[str] = []  # the text before, between and behind the pieces: one more than these
         self.pieces: list[Piece] = []
         quotes = _quotes_at(text) if command else {}
         at = 0
@@ -127,7 +127,7 @@ _LOST = next(reversed(_INSTEAD))  # shells differ, or only a whole parser of the
 _HERE = re.compile(r"(?<!<)<<-?(?!<)")
 
 
-#: What closes what is open -> the quotes, or the place.
+#: Closing characters -> the quotes, or the place, that they end.
 _PLACES = {
     "'": SINGLE, '"': DOUBLE, "`": "within `…`", "))": "within $((…))", "}": "within ${…}", "$'": "within $'…'", "#": "in a comment",
 }  # fmt: skip

@@ -85,7 +85,7 @@ class NestingReader(KeptReader):
 
 
 class MadeLater:
-    """A sub-workflow whose document a job makes: what is needed to take it in when that job has ended. A ``workflow.workflow.Later``."""
+    """A sub-workflow whose document a job makes, and all that takes it in when that job has ended. A ``workflow.workflow.Later``."""
 
     def __init__(self, reader: NestingReader, job: Job, makers: Mapping[str, str], document: str) -> None:
         self.document = document

@@ -1,4 +1,4 @@
-/* What files do that are open here, whatever their kind, and the handles on them. */
+/* Reads, writes and other calls on files that are open here, whatever their kind, and the handles on them. */
 #include "fsio_internal.h"
 
 #include <stdlib.h>

@@ -177,7 +177,7 @@ static void work(struct fsio *io, struct fsio_job *job, bool stopped) {
     finish(io, mine, stopped ? ECANCELED : run(io, mine));
 }
 
-/* Who waits hears of its end through an event, in any case. */
+/* An event tells the caller of its end, in any case. */
 static void hand_over(struct fsio *io, struct fsio_workers *workers, struct job *job, int error) {
     job->job = (struct fsio_job){.name = names[job->kind], .ino = job->ino, .run = work};
     if (!fsio_enqueue(workers, &job->job)) finish(io, job, error);
