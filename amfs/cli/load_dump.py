@@ -24,6 +24,9 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         session_option,
         output_option,
         click.option("--progress/--no-progress", default=None, help="Show how far it is (default: on a terminal)."),
+        click.option(
+            "--storage", metavar="FILE", help="How storages of URLs are reached (default: $AMFS_STORAGE, else ~/.config/amfs/storage.toml)."
+        ),
         click.option("-v", "--verbose", is_flag=True, help="Say what was copied, and how fast."),
         click.option("--by", "way", type=click.Choice(_WAYS), default="auto", show_default=True, help=text),
         click.argument("names", nargs=-1, required=True, shell_complete=local_files, metavar="SOURCE... TARGET"),
@@ -55,11 +58,13 @@ def _split(names: tuple[str, ...], command: str) -> tuple[list[str], str]:
 
 
 @_options
-def load(names: tuple[str, ...], way: str, verbose: bool, progress: bool | None, form: str, session: str | None) -> int:
+def load(
+    names: tuple[str, ...], way: str, verbose: bool, storage: str | None, progress: bool | None, form: str, session: str | None
+) -> int:
     """Copy local files into the session, all nodes at the same time, and check every copy.
 
-    Of a directory its content goes to TARGET. Files and patterns go into TARGET if it is a directory or ends with a slash. SOURCE may be a
-    URL that fsspec knows. What is there already with the same content is left, so a load that broke off goes on.
+    Of a directory its content goes to TARGET. Files and patterns go into TARGET if it is a directory or ends with a slash. Every SOURCE
+    may be a URL. What is there already with the same content is left, so a load that broke off goes on.
 
     \b
       amfs load /scratch/survey amfs:/survey
@@ -73,7 +78,7 @@ def load(names: tuple[str, ...], way: str, verbose: bool, progress: bool | None,
         to = work.path(target) + (b"/" if target.endswith("/") else b"")
         try:
             with Transfer(0, progress) as transfer:
-                done = work_of(work.files, sources, to, way=way, progress=transfer.add)
+                done = work_of(work.files, sources, to, way=way, storage=storage, progress=transfer.add)
         except OSError as error:
             work.report_error(error)
             return work.status
@@ -81,11 +86,13 @@ def load(names: tuple[str, ...], way: str, verbose: bool, progress: bool | None,
 
 
 @_options
-def dump(names: tuple[str, ...], way: str, verbose: bool, progress: bool | None, form: str, session: str | None) -> int:
+def dump(
+    names: tuple[str, ...], way: str, verbose: bool, storage: str | None, progress: bool | None, form: str, session: str | None
+) -> int:
     """Copy files of the session out, all nodes at the same time, and check every copy.
 
     Of a directory its content goes to the local directory TARGET. Files and patterns go into TARGET if it is a directory or ends with a
-    slash. TARGET may be a URL that fsspec knows. A file gets its name when it is whole. Files that are there
+    slash. TARGET may be a URL. A file gets its name when it is whole. Files that are there
     already with the same content are left.
 
     \b
@@ -100,7 +107,7 @@ def dump(names: tuple[str, ...], way: str, verbose: bool, progress: bool | None,
         chosen = work.paths(sources)
         try:
             with Transfer(0, progress) as transfer:
-                done = work_of(work.files, chosen, target, way=way, progress=transfer.add)
+                done = work_of(work.files, chosen, target, way=way, storage=storage, progress=transfer.add)
         except OSError as error:
             work.report_error(error)
             return work.status

@@ -38,6 +38,8 @@ from amfs.operations.loading_common import (
     mode_of_directory,
 )
 from amfs.operations.loading_urls import dump_urls, load_urls
+from amfs.remote import settings
+from amfs.remote.opening import Storages, is_url
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary.attr import LOST, Attr
 
@@ -48,19 +50,27 @@ _TOGETHER = 2  # orders on their way to one node
 
 
 def load(
-    files: Files, sources: str | Sequence[str], target: StrPath, *, way: str = AUTO, progress: Progress | None = None
+    files: Files,
+    sources: str | Sequence[str],
+    target: StrPath,
+    *,
+    way: str = AUTO,
+    storage: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
 ) -> Transferred:
     """Copy local files into the session. Of a directory its content goes to ``target``; files, and what a pattern matches, go into
-    ``target`` if that is a directory, if they are several, or if it ends with a slash, else to that name. A URL that fsspec knows is a
-    source, too.
+    ``target`` if that is a directory, if they are several, or if it ends with a slash, else to that name. Sources may be URLs: then
+    all are, and ``storage`` is the file that says how their storages are reached.
 
     ``way``: "nodes" (each node copies its share), "client" (this process does), "auto" (nodes if all see the place). Raises UsageError,
     OSError; what concerns single files is in the result.
     """
     _check_way(way)
     given = [sources] if isinstance(sources, str) else list(sources)
-    if any("://" in source for source in given):
-        return load_urls(files, given, target, progress=progress)
+    if any(map(is_url, given)):
+        if not all(map(is_url, given)):
+            raise UsageError("load: URLs and local files go by commands of their own")
+        return load_urls(files, given, target, Storages(settings.load(storage)), progress=progress)
     work = Work(progress)
     directories: dict[bytes, int] = {}
     items = _local_items(work, files, given, os.fspath(target), directories)
@@ -163,13 +173,19 @@ def _load_here(files: Files, work: Work, item: Item, node: int) -> None:
 
 
 def dump(
-    files: Files, sources: StrPath | Sequence[StrPath], target: str, *, way: str = AUTO, progress: Progress | None = None
+    files: Files,
+    sources: StrPath | Sequence[StrPath],
+    target: str,
+    *,
+    way: str = AUTO,
+    storage: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
 ) -> Transferred:
-    """Copy files of the session out; names, ``way`` and errors as for ``load``."""
+    """Copy files of the session out; names, ``way``, ``storage`` and errors as for ``load``."""
     _check_way(way)
     given = [clean(source) for source in ([sources] if isinstance(sources, (str, bytes, os.PathLike)) else sources)]
-    if "://" in target:
-        return dump_urls(files, given, target, progress=progress)
+    if is_url(target):
+        return dump_urls(files, given, target, Storages(settings.load(storage)), progress=progress)
     work = Work(progress)
     directories: dict[str, int] = {}
     items = inside_items(files, given, target, directories, os.path.isdir(target))
@@ -282,9 +298,7 @@ def _by_nodes(files: Files, work: Work, items: Sequence[Item], op: str, order: O
         work.fail(items[at].outside if op == "load" else items[at].inside, "the nodes that were to copy it died")
 
 
-def _share(
-    files: Files, work: Work, items: Sequence[Item], op: str, order: Order, node: int, jobs: Sequence[Job]
-) -> list[int]:
+def _share(files: Files, work: Work, items: Sequence[Item], op: str, order: Order, node: int, jobs: Sequence[Job]) -> list[int]:
     """Have one node do its jobs; returns those that it could not because it has died."""
     left: list[int] = []
     waiting = [[job.number for job in portion] for portion in orders(jobs)]

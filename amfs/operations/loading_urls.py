@@ -1,146 +1,325 @@
-"""Load from, and dump to, anything that fsspec has a URL for: through this process, file by file. Needs the extra ``fsspec``."""
+"""Load from, and dump to, storage at URLs: through this process, many objects at once.
+
+Owns how objects become files of the session and the other way round. Small ones go in batches; a large one goes piece by piece.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from hashlib import md5
+from typing import NamedTuple
 
+from amfs.client import transfer
 from amfs.client.connection import Call
 from amfs.client.files import Files, StrPath
 from amfs.client.paths import clean, join
 from amfs.client.verifying import drop_damaged
-from amfs.errors import SystemSetupError, UsageError
+from amfs.errors import UsageError
 from amfs.host.digests import Digest
+from amfs.host.umask import umask
 from amfs.operations.loading_common import CLIENT, Item, Progress, Transferred, Work, digest_at, digests, inside_items
+from amfs.remote.opening import Matched, Storages
+from amfs.remote.place import Found, Kind, Remote, RemoteError
+from amfs.remote.transfers import GoneError, Transfers
 from amfs.vocabulary import fs_requests as q
 
-_PIECE = 1 << 20
+_PIECE = 4 << 20
+_IN_MEMORY_MAX = 64 << 20  # a larger object is written into the session as it comes
+_AHEAD = 64 << 20  # bytes of small objects that one batch of the session gets
+_OF_USE = frozenset((Kind.NO_PLACE, Kind.DENIED, Kind.UNREACHABLE, Kind.UNSUPPORTED))  # what the first question may find out
 
 
-def _file_system(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it. Raises SystemSetupError, UsageError."""
-    try:
-        import fsspec
-    except ImportError:
-        raise SystemSetupError(f"{url}: URLs need the Python package fsspec") from None
-    try:
-        system, path = fsspec.core.url_to_fs(url)
-    except ImportError as error:
-        raise SystemSetupError(f"{url}: {error}") from None
-    except ValueError as error:
-        raise UsageError(f"{url}: {error}") from None
-    return system, str(path)
+class _Wanted(NamedTuple):
+    """An object, and the file that it becomes."""
+
+    remote: Remote
+    found: Found
+    inside: bytes
 
 
-def load_urls(files: Files, sources: Sequence[str], target: StrPath, *, progress: Progress | None = None) -> Transferred:
+def load_urls(
+    files: Files, sources: Sequence[str], target: StrPath, storages: Storages, *, progress: Progress | None = None
+) -> Transferred:
     """As ``loading.load``."""
-    if len(sources) != 1:
-        raise UsageError("load: one URL at a time")
-    system, top = _file_system(sources[0])
     work = Work(progress)
-    found = sorted(system.glob(top) if any(sign in top for sign in "*?[") else system.find(top))
-    if not found:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), sources[0])
+    transfers = Transfers(min(storages.place(source).remote.at_once for source in sources))
+    wanted: list[_Wanted] = []
+    directories: set[bytes] = set()
     to = clean(target)
-    alone = len(found) == 1 and system.isfile(top)
-    into = not alone or os.fsencode(os.fspath(target)).endswith(b"/") or files.isdir(to)
-    for path in found:
-        rest = path.rpartition("/")[2] if alone or not path.startswith(top.rstrip("/") + "/") else path[len(top.rstrip("/")) + 1 :]
-        inside = join(to, os.fsencode(rest)) if into else to
-        try:
-            files.makedirs(inside.rpartition(b"/")[0] or b"/", exist_ok=True)
-            _load_one(files, work, system, path, inside)
-        except OSError as error:
-            work.fail(path, error)
-        except Exception as error:  # what the library of a URL raises is not known here
-            work.fail(path, f"{type(error).__name__}: {error}")
+    into = len(sources) > 1 or os.fsencode(os.fspath(target)).endswith(b"/") or files.isdir(to)
+    for source in sources:
+        remote = storages.place(source).remote
+        matched = _first(partial(storages.matching, source), transfers)
+        alone = len(matched) == 1 and "/" not in matched[0].name and not source.endswith("/")
+        for one in matched:
+            inside = join(to, os.fsencode(one.name.rstrip("/"))) if into or not alone else to
+            if one.name.endswith("/") or not one.name:
+                directories.add(inside if one.name else to)
+            else:
+                wanted.append(_Wanted(remote, one.found, inside))
+    directories |= {one.inside.rpartition(b"/")[0] or b"/" for one in wanted}
+    for directory in sorted(directories):
+        files.makedirs(directory, exist_ok=True)
+    _load_small(files, work, transfers, [each for each in wanted if each.found.size <= _IN_MEMORY_MAX])
+    for each in wanted:
+        if each.found.size > _IN_MEMORY_MAX:
+            _load_large(files, work, transfers, each)
     return work.result(CLIENT)
 
 
-def _load_one(files: Files, work: Work, system: Any, path: str, inside: bytes) -> None:
-    if files.isfile(inside) and files.info(inside).size == system.size(path):
-        found = _read(system, path)
-        if digest_at(files, inside) == (found.size, found.value()):
+def _first(ask: partial[list[Matched]], transfers: Transfers) -> list[Matched]:
+    """The first question to a storage. Raises UsageError where the person must change something; else RemoteError."""
+    try:
+        return transfers.patiently(ask)
+    except RemoteError as error:
+        if error.kind in _OF_USE:
+            raise UsageError(f"{error.filename}: {error.strerror}") from None
+        raise
+
+
+def _failed(work: Work, url: str, error: OSError, gone: bool) -> bool:
+    """Note it; a storage that is gone is told once. Whether it is."""
+    if not isinstance(error, GoneError):
+        work.fail(url, error)
+        return gone
+    if not gone:
+        work.fail(url, f"{error.strerror} any more; say it again to go on")
+    return True
+
+
+# ── load ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _load_small(files: Files, work: Work, transfers: Transfers, wanted: Sequence[_Wanted]) -> None:
+    there = _sizes(files, [one.inside for one in wanted])
+    gone = False
+    with ExitStack() as batch:
+        ready: list[tuple[_Wanted, int]] = []
+        size = 0
+        for one, content in transfers.run(wanted, _in_memory):
+            url = one.remote.url(one.found.key)
+            if isinstance(content, OSError):
+                if isinstance(content, RemoteError) and content.kind is Kind.MISSING and not one.found.size:
+                    files.makedirs(one.inside, exist_ok=True)  # the key ends with a slash: consoles make directories so
+                    continue
+                gone = _failed(work, url, content, gone)
+                continue
+            batch.callback(os.close, content)
+            ready.append((one, content))
+            size += one.found.size
+            if size >= _AHEAD or len(ready) >= transfer.BATCH:
+                _put(files, work, ready, there)
+                batch.close()
+                ready, size = [], 0
+        _put(files, work, ready, there)
+
+
+def _sizes(files: Files, paths: Sequence[bytes]) -> dict[bytes, int]:
+    """Of the files that are there already."""
+    found = files.info_many(list(paths))
+    return {path: attr.size for path, attr in zip(paths, found, strict=True) if not isinstance(attr, OSError)}
+
+
+def _in_memory(one: _Wanted) -> int:
+    """A descriptor of the object's content."""
+    descriptor = os.memfd_create("amfs-object", os.MFD_CLOEXEC)
+    try:
+        for piece in one.remote.read(one.found):
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(descriptor, view) :]
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _put(files: Files, work: Work, ready: Sequence[tuple[_Wanted, int]], there: dict[bytes, int]) -> None:
+    """Into the session, under names of their own first."""
+    mine = [_digest_of(descriptor) for _, descriptor in ready]
+    new: list[int] = []
+    for at, (one, _) in enumerate(ready):
+        if there.get(one.inside) == one.found.size and digest_at(files, one.inside) == mine[at]:
+            work.done(one.found.size, True)
+        else:
+            new.append(at)
+    mode = 0o666 & ~umask()
+    names = {at: files.beside(ready[at][0].inside) for at in new}
+    sources = [
+        transfer.Source(f"/proc/self/fd/{ready[at][1]}", names[at], mode, ready[at][0].found.size, ready[at][0].found.mtime or _now())
+        for at in new
+    ]
+    put = transfer.put_many(files.connection, sources, transfer.Layout(), exclusive=True)
+    made = [(at, attr.ino) for at, attr in zip(new, put, strict=True) if not isinstance(attr, OSError)]
+    taken = dict(zip([at for at, _ in made], digests(files, [ino for _, ino in made]), strict=True))
+    moves: list[int] = []
+    wrong: list[int] = []
+    for at, attr in zip(new, put, strict=True):
+        if isinstance(attr, OSError):
+            work.fail(ready[at][0].inside, attr)
+        elif taken[at] != mine[at]:
+            work.fail(ready[at][0].inside, errno.EILSEQ)
+            wrong.append(at)
+        else:
+            moves.append(at)
+    moved = files.call_many([Call(q.RenamePath(names[at], ready[at][0].inside, 0), (ready[at][0].inside,)) for at in moves])
+    for at, answer in zip(moves, moved, strict=True):
+        if isinstance(answer, OSError):
+            work.fail(ready[at][0].inside, answer)
+            wrong.append(at)
+        else:
+            work.done(ready[at][0].found.size, False)
+    files.call_many([Call(q.UnlinkPath(names[at])) for at in wrong])
+
+
+def _digest_of(descriptor: int) -> tuple[int, bytes]:
+    taken = Digest()
+    at = 0
+    while data := os.pread(descriptor, _PIECE, at):
+        taken.add(data)
+        at += len(data)
+    return taken.size, taken.value()
+
+
+def _now() -> int:
+    import time
+
+    return time.time_ns()
+
+
+def _load_large(files: Files, work: Work, transfers: Transfers, one: _Wanted) -> None:
+    try:
+        transfers.patiently(partial(_load_one, files, work, one))
+    except OSError as error:
+        _failed(work, one.remote.url(one.found.key), error, False)
+
+
+def _load_one(files: Files, work: Work, one: _Wanted) -> None:
+    if files.isfile(one.inside) and files.info(one.inside).size == one.found.size:
+        found = _read(one.remote, one.found)
+        if digest_at(files, one.inside) == (found.size, found.value()):
             work.done(found.size, True)
             return
-    temporary = files.beside(inside)
+    temporary = files.beside(one.inside)
     try:
         taken = Digest()
-        with system.open(path, "rb") as source, files.open(temporary, "xb", buffering=0) as file:
-            while data := source.read(_PIECE):
+        with files.open(temporary, "xb", buffering=0) as file:
+            for data in one.remote.read(one.found):
                 taken.add(data)
                 file.write(data)
         if digest_at(files, temporary) != (taken.size, taken.value()):
             raise OSError(errno.EILSEQ, "its digest differs")
-        files.rename(temporary, inside)
+        files.rename(temporary, one.inside)
     except BaseException:
         files.call_many([Call(q.UnlinkPath(temporary))])
         raise
     work.done(taken.size, False)
 
 
-def _read(system: Any, path: str) -> Digest:
-    found = Digest()
-    with system.open(path, "rb") as file:
-        while data := file.read(_PIECE):
-            found.add(data)
-    return found
+def _read(remote: Remote, found: Found) -> Digest:
+    taken = Digest()
+    for data in remote.read(found):
+        taken.add(data)
+    return taken
 
 
-def dump_urls(files: Files, sources: Sequence[bytes], url: str, *, progress: Progress | None = None) -> Transferred:
-    """As ``loading.dump``. What is written gets its name when the URL's file system closes it; it is read back after that, and removed if
-    it is not right."""
-    system, top = _file_system(url)
+# ── dump ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def dump_urls(files: Files, sources: Sequence[bytes], url: str, storages: Storages, *, progress: Progress | None = None) -> Transferred:
+    """As ``loading.dump``. An object is seen when it is whole, and is what the nodes say that the file is: digests are compared before
+    the last piece is given away."""
+    if url.startswith(("http:", "https:")):
+        raise UsageError(f"{url}: amfs writes to no web server")
+    place = storages.place(url)
     work = Work(progress)
-    items = inside_items(files, sources, top + ("/" if url.endswith("/") and not top.endswith("/") else ""), {}, system.isdir(top))
-    for item in items:
-        try:
-            try:
-                _dump_one(files, work, system, item)
-            except OSError as error:
-                if error.errno != errno.EILSEQ:
-                    raise
-                drop_damaged(files.connection, item.ino)  # if it was a copy that is damaged, another one is read now
-                _dump_one(files, work, system, item)
-        except OSError as error:
-            work.fail(item.inside, error)
-        except Exception as error:  # what the library of a URL raises is not known here
-            work.fail(item.inside, f"{type(error).__name__}: {error}")
+    transfers = Transfers(place.remote.at_once)
+    there = _first_listing(place.remote, place.key, transfers)
+    below = {found.key for found in there if found.key.startswith(place.key.rstrip("/") + "/")}
+    items = inside_items(files, sources, place.key, {}, bool(below) or not place.key)
+    sizes = {found.key: found for found in there}
+    gone = False
+    for item, done in transfers.run(_with_digests(files, work, items), partial(_dump_one, files, place.remote, sizes)):
+        if isinstance(done, OSError):
+            gone = _failed(work, place.remote.url(item[0].outside), done, gone)
+        else:
+            work.done(item[0].size, done)
     return work.result(CLIENT)
 
 
-def _dump_one(files: Files, work: Work, system: Any, item: Item) -> None:
-    [mine] = digests(files, [item.ino])
-    if isinstance(mine, OSError):
-        raise mine
-    if system.isfile(item.outside) and system.size(item.outside) == mine[0]:
-        found = _read(system, item.outside)
-        if (found.size, found.value()) == mine:
-            work.done(mine[0], True)
-            return
-    above, _, name = item.outside.rpartition("/")
-    if above:
-        system.makedirs(above, exist_ok=True)
-    local = _is_local(system)  # elsewhere a file has its name when it is closed, and renaming copies it once more
-    place = f"{above}/.amfs-{os.urandom(6).hex()}-{name[:100]}" if local else item.outside
+def _first_listing(remote: Remote, key: str, transfers: Transfers) -> list[Found]:
+    """What is there: the object of this name, and those below it."""
+    above = key.rstrip("/")
+
+    def ask() -> list[Found]:
+        found = list(remote.list(above + "/" if above else ""))
+        if above and not key.endswith("/"):
+            try:
+                found.append(remote.stat(key))
+            except RemoteError as error:
+                if error.kind is not Kind.MISSING:
+                    raise
+        return found
+
     try:
-        with files.open(item.inside, "rb", buffering=0) as source, system.open(place, "wb") as target:
-            while data := source.read(_PIECE):
-                target.write(data)
-        found = _read(system, place)
-        if (found.size, found.value()) != mine:
-            raise OSError(errno.EILSEQ, "its digest differs")
-        if local:
-            system.mv(place, item.outside)
-    except BaseException:
-        if system.exists(place):
-            system.rm_file(place)
+        return transfers.patiently(ask)
+    except RemoteError as error:
+        if error.kind is Kind.MISSING:
+            return []
+        if error.kind in _OF_USE:
+            raise UsageError(f"{remote.url(key)}: {error.strerror}") from None
         raise
-    work.done(mine[0], False)
 
 
-def _is_local(system: Any) -> bool:
-    protocol = system.protocol
-    return "file" in ((protocol,) if isinstance(protocol, str) else tuple(protocol))
+def _with_digests(files: Files, work: Work, items: Sequence[Item]) -> Iterator[tuple[Item, tuple[int, bytes]]]:
+    for start in range(0, len(items), transfer.BATCH):
+        some = items[start : start + transfer.BATCH]
+        for item, found in zip(some, digests(files, [item.ino for item in some]), strict=True):
+            if isinstance(found, OSError):
+                work.fail(item.inside, found)
+            else:
+                yield item, found
+
+
+def _dump_one(files: Files, remote: Remote, there: dict[str, Found], job: tuple[Item, tuple[int, bytes]]) -> bool:
+    """Whether it was there already."""
+    item, mine = job
+    old = there.get(item.outside)
+    if old is not None and old.size == mine[0] and _is_content(files, remote, old, item, mine):
+        return True
+    try:
+        remote.write(item.outside, _pieces(files, item, mine, remote.whole_max))
+    except OSError as error:
+        if error.errno != errno.EILSEQ:
+            raise
+        drop_damaged(files.connection, item.ino)  # if it was a copy that is damaged, another one is read now
+        remote.write(item.outside, _pieces(files, item, mine, remote.whole_max))
+    return False
+
+
+def _is_content(files: Files, remote: Remote, old: Found, item: Item, mine: tuple[int, bytes]) -> bool:
+    sum = old.identity.strip('"')
+    if len(sum) == 32 and old.size <= remote.whole_max:  # as object stores say of what came in one piece
+        return md5(b"".join(_pieces(files, item, mine, old.size or 1)), usedforsecurity=False).hexdigest() == sum
+    found = _read(remote, old)
+    return (found.size, found.value()) == mine
+
+
+def _pieces(files: Files, item: Item, mine: tuple[int, bytes], whole_max: int) -> Iterator[bytes]:
+    """The file. The last piece comes when the digest of all of them is right: EILSEQ."""
+    taken = Digest()
+    piece = max(item.size, 1) if item.size <= whole_max else _PIECE
+    with files.open(item.inside, "rb", buffering=0) as source:
+        held = b""
+        while data := bytes(source.read(piece)):
+            taken.add(data)
+            if held:
+                yield held
+            held = data
+    if (taken.size, taken.value()) != mine:
+        raise OSError(errno.EILSEQ, "its digest differs")
+    yield held

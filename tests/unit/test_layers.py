@@ -46,6 +46,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.workflow", 3),
     ("amfs.vocabulary", 2),
     ("amfs.host", 2),
+    ("amfs.remote", 2),
     ("amfs.display", 2),
     ("amfs.errors", 1),
     ("amfs.config", 1),
@@ -71,7 +72,8 @@ ONLY_IN = {
     "click": {"amfs.cli"},
     "rich": {"amfs.cli", "amfs.display"},
     "lark": {"amfs.swift"},
-    "fsspec": {"amfs.client.fsspec", "amfs.operations.loading_urls"},
+    "fsspec": {"amfs.client.fsspec", "amfs.remote.systems"},
+    "obstore": {"amfs.remote.objects"},
     "benchmarks": set(),  # it is not installed
 }
 

@@ -315,7 +315,7 @@ class Namespace:
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE) or flags == RENAME_NOREPLACE | RENAME_EXCHANGE:
             raise failure(errno.EINVAL)
         names = (dir, name), (to_dir, to_name)
-        if any([self._directory(*one) for one in names]):
+        if any(self._directory(*one) for one in names):
             found = yield from together([self._owners.ask(p.Lookup(*one)) for one in names])
             yield from self._owners.ask_manager(p.Rename(dir, name, to_dir, to_name, flags, caller.now))
             self._directories.remember_touch(caller.now, dir, to_dir)

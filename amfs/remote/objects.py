@@ -1,0 +1,211 @@
+"""Object stores (s3, gs, az) and single files behind http and https, by obstore. Needs the extra ``urls``.
+
+Owns how obstore is set up, and what its errors mean. It tries nothing again: ``transfers`` does.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from amfs.errors import SystemSetupError, UsageError
+from amfs.remote.place import Found, Kind, RemoteError
+from amfs.remote.settings import aws_profile
+
+SCHEMES = frozenset(("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"))
+
+_PIECE = 4 << 20  # bytes that one piece of a reading has at least
+_PART = 8 << 20  # bytes of one part of an upload
+_AT_ONCE = 4  # parts that are under way
+_STATUS = re.compile(r"status code: (\d+)")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_BUSY = frozenset((408, 429, 500, 502, 503, 504))
+
+
+class Objects:
+    """A bucket, a container, or a web server."""
+
+    whole_max = _PART
+    at_once = 32
+
+    def __init__(self, url: str, given: Mapping[str, Any]) -> None:
+        """``url``: any in it. Raises SystemSetupError, UsageError."""
+        try:
+            import obstore
+        except ImportError:
+            raise SystemSetupError(f"{url}: URLs need more packages; type: pip install 'amfs-hpc[urls]'") from None
+        self._obstore = obstore
+        parts = urlsplit(url, allow_fragments=False)
+        self._web = parts.scheme in ("http", "https")
+        self._top = f"{parts.scheme}://{parts.netloc}/"
+        try:
+            self._store = _store(parts.scheme, parts.netloc, self._top, given)
+        except obstore.exceptions.BaseError as error:
+            raise UsageError(f"{url}: {_first_line(error)}") from None
+
+    def url(self, key: str) -> str:
+        return self._top + key
+
+    def key(self, url: str) -> str:
+        """What ``url`` names here. Only the paths of web servers are written with percent signs."""
+        rest = url.partition("://")[2].partition("/")[2]
+        return unquote(rest) if self._web else rest
+
+    def list(self, prefix: str) -> Iterator[Found]:
+        if self._web:
+            raise RemoteError(Kind.UNSUPPORTED, self.url(prefix), "a web server lists nothing; give the URL of a file")
+        try:
+            for batch in self._obstore.list(self._store, prefix.rstrip("/") or None, chunk_size=1000):
+                yield from map(_found, batch)
+        except Exception as error:
+            raise self._error(error, prefix) from None
+
+    def stat(self, key: str) -> Found:
+        try:
+            return _found(self._obstore.head(self._store, key))
+        except Exception as error:
+            raise self._error(error, key) from None
+
+    def read(self, found: Found) -> Iterator[bytes]:
+        try:
+            options: Any = {"if_match": found.identity} if found.identity.startswith('"') else {}
+            answer = self._obstore.get(self._store, found.key, options=options)
+            if not _is_same(_found(answer.meta), found):
+                raise RemoteError(Kind.CHANGED, self.url(found.key))
+            size = 0
+            for piece in answer.stream(min_chunk_size=_PIECE):
+                size += len(piece)
+                yield bytes(piece)
+            # The server of an object store reads one version; a web server reads a file that somebody may be writing.
+            if size != found.size or (self._web and not _is_same(self.stat(found.key), found)):
+                raise RemoteError(Kind.CHANGED, self.url(found.key))
+        except (RemoteError, GeneratorExit):
+            raise
+        except Exception as error:
+            raise self._error(error, found.key) from None
+
+    def write(self, key: str, pieces: Iterable[bytes]) -> Found:
+        # An error of the source passes through obstore, which gives up what was uploaded.
+        faults: list[BaseException] = []
+        source = iter(pieces)
+        first = next(source, b"")
+        size = len(first)
+
+        def rest() -> Iterator[bytes]:
+            nonlocal size
+            try:
+                for piece in itertools.chain((second,), source):
+                    size += len(piece)
+                    yield piece
+            except BaseException as error:
+                faults.append(error)
+                raise
+
+        second = next(source, b"")
+        try:
+            if second:
+                content: Any = itertools.chain((first,), rest())
+                put = self._obstore.put(self._store, key, content, chunk_size=_PART, max_concurrency=_AT_ONCE)
+            else:
+                put = self._obstore.put(self._store, key, first, use_multipart=False)
+        except Exception as error:
+            if faults:
+                raise faults[0] from None
+            raise self._error(error, key) from None
+        return Found(key, size, put.get("e_tag") or "")
+
+    def delete(self, key: str) -> None:
+        try:
+            self._obstore.delete(self._store, key)
+        except Exception as error:
+            raise self._error(error, key) from None
+
+    def _error(self, error: Exception, key: str) -> RemoteError:
+        text = str(error)
+        exceptions = self._obstore.exceptions
+        status = int(found[1]) if (found := _STATUS.search(text)) else 0
+        code = found[1] if (found := _CODE.search(text)) else ""
+        words = found[1] if (found := _MESSAGE.search(text)) else ""
+        kind = Kind.OTHER
+        if code == "NoSuchBucket":
+            kind, words = Kind.NO_PLACE, ""
+        elif isinstance(error, exceptions.InvalidPathError):
+            kind, words = Kind.UNSUPPORTED, _first_line(error)
+        elif isinstance(error, (FileNotFoundError, exceptions.NotFoundError)) or status == 404:
+            kind, words = Kind.MISSING, ""
+        elif isinstance(error, exceptions.PreconditionError) or status == 412:
+            kind, words = Kind.CHANGED, ""
+        elif isinstance(error, (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)) or status in (401, 403):
+            kind, words = Kind.DENIED, words or code
+        elif status in _BUSY:
+            kind, words = Kind.BUSY, words or f"status {status}"
+        elif "HTTP error" in text or "error sending request" in text or "error decoding response body" in text:
+            kind, words = Kind.UNREACHABLE, ""
+            if "169.254." in text:  # it looked for the keys of a machine in the cloud
+                kind, words = Kind.DENIED, "no keys were found: in the environment, ~/.aws, or --storage"
+        else:
+            words = words or code or _first_line(error)
+        return RemoteError(kind, self.url(key), words)
+
+
+def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
+    import obstore.store
+
+    store: Any = obstore.store
+    client: dict[str, Any] = {"connect_timeout": datetime.timedelta(seconds=10), "timeout": datetime.timedelta(hours=12)}
+    once = {"max_retries": 0, "retry_timeout": datetime.timedelta(0)}
+    if scheme in ("http", "https"):
+        return store.HTTPStore(top, client_options={**client, "allow_http": True}, retry_config=once)
+    if scheme in ("gs", "az", "abfs", "abfss"):
+        return store.from_url(top, config=given.get("options"), client_options=client, retry_config=once)
+    config = _s3_config(given)
+    client["allow_http"] = config.get("endpoint", "").startswith("http:")
+    return store.S3Store(place, config=config, client_options=client, retry_config=once)
+
+
+def _s3_config(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of settings, else the environment, else the usual files."""
+    profile: dict[str, str] = {}
+    if given.get("profile") or not ("access_key_id" in given or os.environ.get("AWS_ACCESS_KEY_ID") or given.get("anonymous")):
+        profile = aws_profile(given.get("profile", ""))
+        if given.get("profile") and not profile:
+            raise UsageError(f"the files of AWS have no profile '{given['profile']}'")
+    environment = {} if given.get("profile") else os.environ
+    config: dict[str, Any] = {}
+    for name, variable, entry in (
+        ("endpoint", "AWS_ENDPOINT_URL", "endpoint_url"),
+        ("region", "AWS_REGION", "region"),
+        ("access_key_id", "AWS_ACCESS_KEY_ID", "aws_access_key_id"),
+        ("secret_access_key", "AWS_SECRET_ACCESS_KEY", "aws_secret_access_key"),
+        ("session_token", "AWS_SESSION_TOKEN", "aws_session_token"),
+    ):
+        value = given.get(name) or environment.get(variable) or profile.get(entry)
+        if value:
+            config[name] = value
+    config.setdefault("region", os.environ.get("AWS_DEFAULT_REGION", "us-east-1"))
+    if given.get("anonymous"):
+        config["skip_signature"] = "true"
+    config["virtual_hosted_style_request"] = "true" if given.get("path_style") is False else "false"
+    if "endpoint" not in config and given.get("path_style") is None:
+        config["virtual_hosted_style_request"] = "true"
+    return {**config, **given.get("options", {})}
+
+
+def _found(meta: Mapping[str, Any]) -> Found:
+    when = meta.get("last_modified")
+    mtime = int(when.timestamp()) * 10**9 if when is not None and when.timestamp() > 0 else 0
+    return Found(meta["path"], meta["size"], meta.get("e_tag") or (f"{meta['size']} {mtime}" if mtime else ""), mtime)
+
+
+def _is_same(now: Found, then: Found) -> bool:
+    return now.size == then.size and now.identity == then.identity
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,87 @@
+"""What a storage outside is to amfs: objects with an identity, read under it, and written so that they are seen when they are whole.
+
+Owns the interface and its errors. Knows no storage, no session and no settings.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+
+class Kind(enum.Enum):
+    """Why a storage did not do what it was asked for."""
+
+    MISSING = "no such object"
+    NO_PLACE = "no such bucket"
+    DENIED = "permission denied"
+    UNREACHABLE = "cannot be reached"
+    BUSY = "the storage is too busy"
+    CHANGED = "changed while it was read"
+    UNSUPPORTED = "the storage cannot do that"
+    OTHER = "failed"
+
+
+_NUMBERS = {
+    Kind.MISSING: errno.ENOENT,
+    Kind.NO_PLACE: errno.ENXIO,
+    Kind.DENIED: errno.EACCES,
+    Kind.UNREACHABLE: errno.EHOSTUNREACH,
+    Kind.BUSY: errno.EAGAIN,
+    Kind.CHANGED: errno.ESTALE,
+    Kind.UNSUPPORTED: errno.EOPNOTSUPP,
+    Kind.OTHER: errno.EIO,
+}
+
+#: What may be right a moment later.
+TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY))
+
+
+class RemoteError(OSError):
+    """``filename`` is the URL; the text says more than the kind where the storage did."""
+
+    def __init__(self, kind: Kind, url: str, words: str = "") -> None:
+        super().__init__(_NUMBERS[kind], f"{kind.value}: {words}" if words else kind.value, url)
+        self.kind = kind
+
+
+class Found(NamedTuple):
+    """An object, as it was when somebody looked."""
+
+    key: str
+    size: int  # bytes
+    identity: str  # of the content: changes when that does; "" where the storage tells nothing
+    mtime: int = 0  # nanoseconds since 1970; 0: not known
+    directory: bool = False  # an empty one; other directories are in the keys
+
+
+class Remote(Protocol):
+    """One bucket, server or file system. A key is what follows it in a URL, without the first slash. All methods raise RemoteError, and may
+    be called from ``at_once`` threads."""
+
+    #: The pieces of a large object may be of any size; one that is not larger than this should be written in one piece.
+    whole_max: int
+    #: How many calls may be under way at the same time.
+    at_once: int
+
+    def url(self, key: str) -> str:
+        """For people."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[Found]:
+        """All objects whose keys begin with ``prefix``, which is "" or ends with a slash."""
+        ...
+
+    def stat(self, key: str) -> Found: ...
+
+    def read(self, found: Found) -> Iterator[bytes]:
+        """Its content. CHANGED if that is not the one of ``found``: at the beginning, or after the last piece."""
+        ...
+
+    def write(self, key: str, pieces: Iterable[bytes]) -> Found:
+        """Seen only when whole: if ``pieces`` raises an error, what was there before stays."""
+        ...
+
+    def delete(self, key: str) -> None: ...

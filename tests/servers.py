@@ -1,0 +1,110 @@
+"""Real storage servers on this machine: S3 (moto), a web server (nginx), sftp (OpenSSH). Each is a process of its own on a free port."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+START_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A command that listens on ``port``. ``kill`` and ``start`` again as often as wanted."""
+
+    def __init__(self, command: list[str], port: int) -> None:
+        self.port = port
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        end = time.monotonic() + START_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                assert self._process.poll() is None and time.monotonic() < end, f"{self._command[0]} does not listen"
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+class S3:
+    """moto: objects in memory, any keys; its own client for what the tests look at."""
+
+    def __init__(self) -> None:
+        import boto3
+
+        port = free_port()
+        self.server = Server([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port)
+        self.endpoint = f"http://127.0.0.1:{port}"
+        self.environment = {
+            "AWS_ENDPOINT_URL": self.endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
+        }  # fmt: skip
+        self.client: Any = boto3.client(
+            "s3", endpoint_url=self.endpoint, aws_access_key_id="key", aws_secret_access_key="secret", region_name="us-east-1"
+        )
+
+    def put(self, bucket: str, objects: dict[str, bytes]) -> None:
+        self.client.create_bucket(Bucket=bucket)
+        for key, content in objects.items():
+            self.client.put_object(Bucket=bucket, Key=key, Body=content)
+
+    def content(self, bucket: str, key: str) -> bytes:
+        return bytes(self.client.get_object(Bucket=bucket, Key=key)["Body"].read())
+
+    def keys(self, bucket: str) -> list[str]:
+        return [one["Key"] for one in self.client.list_objects_v2(Bucket=bucket).get("Contents", [])]
+
+
+class Web:
+    """nginx: files below ``root``, with ranges, ETags and listings."""
+
+    def __init__(self, place: Path) -> None:
+        port = free_port()
+        self.root = place / "web"
+        self.root.mkdir()
+        scratch = " ".join(f"{name}_temp_path {place}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        (place / "nginx.conf").write_text(
+            f"daemon off; pid {place}/pid; error_log stderr; user {pwd.getpwuid(os.getuid()).pw_name};\nevents {{}}\n"
+            f"http {{ access_log off; {scratch} server {{ listen 127.0.0.1:{port}; root {self.root}; autoindex on; }} }}\n"
+        )
+        self.server = Server(["nginx", "-c", str(place / "nginx.conf")], port)
+        self.url = f"http://127.0.0.1:{port}"
+
+
+class Sftp:
+    """OpenSSH with keys of its own; its files are those of this machine."""
+
+    def __init__(self, place: Path) -> None:
+        port = free_port()
+        for name in ("host", "id"):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / name)], check=True)
+        (place / "authorized_keys").write_bytes((place / "id.pub").read_bytes())
+        (place / "config").write_text(
+            f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {place}/host\nPidFile none\nAuthorizedKeysFile {place}/authorized_keys\n"
+            "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\n"
+        )
+        os.makedirs("/run/sshd", exist_ok=True)
+        self.server = Server(["/usr/sbin/sshd", "-D", "-e", "-f", str(place / "config")], port)
+        self.host = f"sftp://127.0.0.1:{port}"
+        self.key = place / "id"

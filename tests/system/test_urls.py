@@ -1,0 +1,234 @@
+"""Load and dump at URLs, with real servers: names, contents, and what people are told when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fs_session import running
+from servers import S3, Sftp, Web, free_port
+
+from amfs.client.files import Files
+
+NAMES = ["plain", "with space", "a+b", "p%25q", "q?m", "h#", "br[1]", "st*", "semi;", "back\\slash", "ti~", "ü✓", "d/below", ".hidden"]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[None]:
+    with running(2):
+        yield
+
+
+@pytest.fixture
+def files(session: None) -> Iterator[Files]:
+    with Files() as files:
+        yield files
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3]:
+    server = S3()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+    server.server.kill()
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    server = Web(tmp_path_factory.mktemp("web"))
+    yield server
+    server.server.kill()
+
+
+def amfs(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "amfs", *arguments]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False)
+
+
+def fine(*arguments: str, **environment: str) -> None:
+    done = amfs(*arguments, **environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+def refused(status: int, words: str, *arguments: str, **environment: str) -> None:
+    """One line, which says ``words``."""
+    done = amfs(*arguments, **environment)
+    assert done.returncode == status and words in done.stderr and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
+
+
+def test_names_and_contents_come_from_s3_and_go_back(files: Files, s3: S3) -> None:
+    content = {name: name.encode() * 3 for name in NAMES}
+    s3.put("names", {f"in/{name}": data for name, data in content.items()})
+    fine("load", "s3://names/in", "amfs:/names")
+    for name, data in content.items():
+        assert files.read_bytes(f"/names/{name}") == data
+    fine("dump", "amfs:/names", "s3://names/out/")
+    assert {name: s3.content("names", f"out/{name}") for name in content} == content
+    fine("load", "s3://names/in/br[1]", "amfs:/one")  # as it is written, before it is a pattern
+    assert files.read_bytes("/one") == content["br[1]"]
+    fine("load", "s3://names/in/*[lm]*", "amfs:/some/")
+    assert sorted(files.listdir("/some")) == sorted(name for name in NAMES if ("l" in name or "m" in name) and "/" not in name)
+
+
+def test_what_is_there_already_is_left(s3: S3, files: Files) -> None:
+    s3.put("again", {f"in/{number}": b"x" * number for number in range(20)})
+    for expected in ("20 files, 190 B", "0 files, 0 B"):
+        assert expected in amfs("load", "-v", "s3://again/in", "amfs:/again").stderr
+    for expected in ("20 files, 190 B", "0 files, 0 B"):
+        assert expected in amfs("dump", "-v", "amfs:/again", "s3://again/out").stderr
+    files.write_bytes("/again/5", b"other")  # of the same size
+    assert "1 file, 5 B" in amfs("dump", "-v", "amfs:/again", "s3://again/out").stderr
+    assert s3.content("again", "out/5") == b"other"
+
+
+def test_large_objects_come_and_go_in_pieces(s3: S3, files: Files) -> None:
+    content = os.urandom(1 << 20) * 70
+    s3.put("large", {"in": content})
+    fine("load", "s3://large/in", "amfs:/large")
+    assert files.read_bytes("/large") == content
+    fine("dump", "amfs:/large", "s3://large/out")
+    assert s3.content("large", "out") == content
+    assert "0 files" in amfs("dump", "-v", "amfs:/large", "s3://large/out").stderr
+
+
+def test_a_key_that_ends_with_a_slash_is_a_directory(s3: S3, files: Files) -> None:
+    s3.put("marks", {"top/empty/": b"", "top/full/": b"", "top/full/file": b"f"})
+    fine("load", "s3://marks/top", "amfs:/marks")
+    assert files.isdir("/marks/empty") and files.read_bytes("/marks/full/file") == b"f"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_dump_that_is_ended_leaves_the_old_object(s3: S3, files: Files, how: int) -> None:
+    bucket = f"ended-{how}"
+    s3.put(bucket, {"object": b"old"})
+    new = os.urandom(1 << 20) * 100
+    files.write_bytes("/new", new)
+    for number in range(4):
+        dump = subprocess.Popen([sys.executable, "-m", "amfs", "dump", "amfs:/new", f"s3://{bucket}/object"], stderr=subprocess.PIPE)
+        time.sleep(0.25 + 0.15 * number)
+        dump.send_signal(how)
+        dump.communicate(timeout=60)
+        there = s3.content(bucket, "object")
+        assert there in (b"old", new), f"{len(there)} bytes are there"
+        assert s3.keys(bucket) == ["object"]
+    fine("dump", "amfs:/new", f"s3://{bucket}/object")
+    assert s3.content(bucket, "object") == new
+
+
+def test_what_people_must_change_is_said_in_one_line(s3: S3, files: Files, tmp_path: Path) -> None:
+    files.write_bytes("/file", b"content")
+    s3.put("there", {"key": b""})
+    refused(2, "s3://nowhere/x/: no such bucket", "load", "s3://nowhere/x", "amfs:/x")
+    refused(2, "s3://nowhere/x: no such bucket", "dump", "amfs:/file", "s3://nowhere/x")
+    assert "nowhere" not in [one["Name"] for one in s3.client.list_buckets()["Buckets"]]
+    refused(1, "s3://there/nothing: no such object", "load", "s3://there/nothing", "amfs:/x")
+    refused(2, "s3:///x: names no bucket and no host", "load", "s3:///x", "amfs:/x")
+    refused(2, "Protocol not known: nosuch", "load", "nosuch://x/y", "amfs:/x")
+    refused(2, "no such file of storage settings", "load", "--storage", str(tmp_path / "none"), "s3://there/key", "amfs:/x")
+    empty = f"http://127.0.0.1:{free_port()}"
+    refused(2, "cannot be reached", "load", "s3://there/key", "amfs:/x", AWS_ENDPOINT_URL=empty)
+    refused(2, "cannot be reached", "load", f"{empty}/x", "amfs:/x")
+
+
+def test_settings_say_how_each_storage_is_reached(s3: S3, files: Files, tmp_path: Path) -> None:
+    s3.put("mine", {"in": b"content"})
+    settings = tmp_path / "storage.toml"
+    settings.write_text(f'["s3://mine/"]\nendpoint = "{s3.endpoint}"\naccess_key_id = "k"\nsecret_access_key = "topsecret"\n')
+    settings.chmod(0o644)
+    elsewhere = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}"}
+    refused(2, f"chmod 600 {settings}", "load", "--storage", str(settings), "s3://mine/in", "amfs:/mine", **elsewhere)
+    settings.chmod(0o600)
+    fine("load", "--storage", str(settings), "s3://mine/in", "amfs:/mine", **elsewhere)
+    fine("load", "s3://mine/in", "amfs:/mine2", AMFS_STORAGE=str(settings), **elsewhere)
+    assert files.read_bytes("/mine") == files.read_bytes("/mine2") == b"content"
+    settings.write_text('["s3://mine/"]\nendpont = "x"\n')
+    refused(2, "has 'endpont'; known are", "load", "--storage", str(settings), "s3://mine/in", "amfs:/mine")
+
+
+def test_a_storage_that_goes_away_is_told_once_and_the_load_goes_on_later(files: Files) -> None:
+    server = S3()
+    try:
+        server.put("many", {str(number): b"x" * 100 for number in range(300)})
+        command = [sys.executable, "-m", "amfs", "load", "s3://many/", "amfs:/many"]
+        load = subprocess.Popen(command, env={**os.environ, **server.environment}, stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 60
+        while not files.isdir("/many") or len(files.listdir("/many")) < 10:
+            assert time.monotonic() < end and load.poll() is None
+            time.sleep(0.005)
+        server.server.kill()
+        _, told = load.communicate(timeout=100)
+        assert load.returncode == 1 and told.count("\n") == 1 and "say it again to go on" in told, told
+        server.server.start()
+        server.put("many", {str(number): b"x" * 100 for number in range(300)})
+        fine("load", "s3://many/", "amfs:/many", **server.environment)
+        assert len(files.listdir("/many")) == 300
+    finally:
+        server.server.kill()
+
+
+def test_a_web_server_gives_files_and_directories_under_their_names(web: Web, files: Files) -> None:
+    for name in ("plain", "with space", "a+b", "ü"):
+        (web.root / name).write_bytes(name.encode())
+    fine("load", f"{web.url}/with%20space", "amfs:/web/one")
+    assert files.read_bytes("/web/one") == b"with space"
+    fine("load", f"{web.url}/", "amfs:/webs")
+    assert {name: files.read_bytes(f"/webs/{name}") for name in files.listdir("/webs")} == {
+        name: name.encode() for name in ("plain", "with space", "a+b", "ü")
+    }
+    refused(2, "writes to no web server", "dump", "amfs:/web/one", f"{web.url}/plain")
+
+
+def test_a_file_that_changes_behind_a_web_server_is_never_a_mixture(web: Web, files: Files) -> None:
+    first, second = b"A" * (150 << 20), b"B" * (150 << 20)
+    (web.root / "changes").write_bytes(first)
+    os.utime(web.root / "changes", (0, 0))  # its ETag has the time in seconds
+    changing = threading.Event()
+
+    def change() -> None:
+        changing.wait()
+        time.sleep(0.4)
+        with open(web.root / "changes", "r+b") as file:  # in place, as a program that writes its log
+            file.write(second)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    changing.set()
+    done = amfs("load", f"{web.url}/changes", "amfs:/changes")
+    thread.join()
+    if done.returncode == 0:
+        assert set(files.read_bytes("/changes")) in ({65}, {66})
+    else:
+        assert "changed while it was read" in done.stderr and not files.exists("/changes")
+
+
+def test_sftp_keeps_the_old_file_until_the_new_one_is_whole(files: Files, tmp_path: Path) -> None:
+    server = Sftp(tmp_path)
+    try:
+        settings = tmp_path / "storage.toml"
+        settings.write_text(f'["{server.host}/"]\noptions = {{ key_filename = "{server.key}" }}\n')
+        (tmp_path / "data").mkdir()
+        url = f"{server.host}{tmp_path}/data"
+        content = {"plain": b"p", "with space": b"s", "h#": b"h", "deep/er": b"d"}
+        for name, data in content.items():
+            files.makedirs(f"/ssh/{name}".rpartition("/")[0], exist_ok=True)
+            files.write_bytes(f"/ssh/{name}", data)
+        for _ in range(2):  # over what is there, too
+            fine("dump", "--storage", str(settings), "amfs:/ssh", url)
+            files.write_bytes("/ssh/plain", b"other")
+            content["plain"] = (tmp_path / "data" / "plain").read_bytes()
+        assert {name: (tmp_path / "data" / name).read_bytes() for name in content} == {**content, "plain": b"other"}
+        assert not [name for name in os.listdir(tmp_path / "data") if name.startswith(".amfs-")]
+        fine("load", "--storage", str(settings), url, "amfs:/back")
+        assert files.read_bytes("/back/deep/er") == b"d" and files.read_bytes("/back/h#") == b"h"
+        refused(2, "permission denied", "load", url, "amfs:/x", HOME=str(tmp_path))
+    finally:
+        server.server.kill()
