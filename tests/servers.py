@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import signal
@@ -41,9 +42,16 @@ class Server:
                 assert self._process.poll() is None and time.monotonic() < end, f"{self._command[0]} does not listen"
                 time.sleep(0.02)
 
+    @property
+    def group(self) -> int:
+        """Its processes, for kill(1)."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # a test has killed it by itself
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 
@@ -52,7 +60,7 @@ class S3:
     """moto: objects in memory, any keys; its own client for what the tests look at."""
 
     def __init__(self) -> None:
-        import boto3
+        import boto3  # type: ignore[import-untyped]
 
         port = free_port()
         self.server = Server([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port)

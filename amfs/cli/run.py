@@ -169,6 +169,7 @@ class _Run(Grouped):
 @click.option("--journal", type=click.Path(), help="Keep the journal here. Default: found by the list's path and directory.")
 @click.option("--no-journal", is_flag=True, help="Keep none; such a run cannot be resumed.")
 @click.option("--trace", default="", metavar="FILE", help="Write what happened, in Chrome's trace format; see `amfs report`.")
+@click.option("--storage", default="", metavar="FILE", help="How storage at URLs is reached. Default: ~/.config/amfs/storage.toml.")
 @click.option("--joblog", default="", metavar="FILE", help="Write a line for each task that ended, with the columns of GNU parallel.")
 @click.option(
     "--store", default="", metavar="DIR", help="Where the files between tasks are kept. Default: /dev/shm, or $TMPDIR if that has no room."
@@ -200,6 +201,8 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
       amfs run sweep.swift -- -n=100           a script and its arguments
       amfs run --on slurm --nodes 1..16 --time 2h tasks.txt     a session of jobs for this run
     """
+    if storage := given.pop("storage"):
+        os.environ["AMFS_STORAGE"] = os.path.abspath(storage)  # of this process, and of what it starts
     if one_of_many():
         return UsageError.exit_code
     given["resume"] = "trust" if given.pop("resume_trust") else given["resume"]

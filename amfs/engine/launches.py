@@ -11,7 +11,7 @@ from amfs.engine.worker_records import TaskEntry
 from amfs.engine.worker_state import WorkerState
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import Launch
-from amfs.vocabulary.paths import in_namespace, sandbox_name, shared_path, store_path
+from amfs.vocabulary.paths import is_brought, sandbox_name, shared_path, store_path
 from amfs.vocabulary.records import BLIND, DIRECTORIES, STAGED, pack_record
 from amfs.vocabulary.states import FileState, Place, TaskEvent
 from amfs.workflow.tokens import is_token
@@ -81,7 +81,7 @@ class Launches:
                     stamps.append((file.size, file.mtime_ns))
             for name in spec.shared:
                 short = name[cut:]
-                if in_namespace(short) or (info.stage_shared and not (short[0] == "/" and not deep)):
+                if is_brought(short, run.paths) or (info.stage_shared and not (short[0] == "/" and not deep)):
                     staged = run.files.get(name)
                     spilled = staged is not None and staged.place in READ_IN_PLACE
                     source = f"@{self.memory.copy_path(staged)}" if staged is not None and spilled else store_path(root, scope, name)

@@ -42,7 +42,7 @@ from amfs.vocabulary.events import (
     TasksExited,
     TimerFired,
 )
-from amfs.vocabulary.paths import NamedFiles, in_namespace
+from amfs.vocabulary.paths import NamedFiles, in_namespace, is_brought
 from amfs.vocabulary.records import IS_DIRECTORY, unpack_body
 from amfs.vocabulary.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.workflow.tokens import is_token, task_of
@@ -244,7 +244,7 @@ class Worker(Machine):
             if state == FileState.INVALID:
                 entry.unlocated += 1
         for name in spec.shared:
-            if run.info.stage_shared or in_namespace(name, len(run.info.scope)):
+            if run.info.stage_shared or is_brought(name[len(run.info.scope):], run.paths):
                 self.files.stage(run, entry, name)
         if not entry.missing:
             self.state.become_ready(entry)

@@ -21,6 +21,7 @@ from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
 from amfs.node.spill_directory import SpillDirectory
 from amfs.node.store import Store, mode_left
+from amfs.node.url_copier import UrlCopier
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import (
     AttemptEnded,
@@ -115,6 +116,7 @@ class NodeIO:
         )  # fmt: skip
         self._before_mount: list[bytes] = []  # records that wait for the mount for blind tasks
         self._copier: Copier | None = None
+        self.urls = UrlCopier()
         self.grown = False  # there is more to watch; the loop clears it
         self.umasks: dict[str, int] = {}  # scope -> that of its run
         if files is not None:
@@ -161,8 +163,7 @@ class NodeIO:
     def fds(self) -> list[int]:
         """What to watch; may grow when the copier starts."""
         fds = [self.launcher.fd] if self._copier is None else [self.launcher.fd, self._copier.fd]
-        if self.spilled.fd >= 0:
-            fds.append(self.spilled.fd)
+        fds += [fd for fd in (self.spilled.fd, self.urls.fd) if fd >= 0]
         if self.files is not None:
             fds += self.files.fds()
         return fds if self.mounts is None else [*fds, self.mounts.fd]
@@ -187,6 +188,7 @@ class NodeIO:
         if self._copier is not None:
             events.extend(_job_done(*each) for each in self._copier.completions())
         events.extend(_job_done(*each) for each in self.spilled.completions())
+        events.extend(_job_done(*each) for each in self.urls.completions())
         if self.files is not None:
             events.extend(self.files.collect())
         if self.mounts is not None:
@@ -294,10 +296,14 @@ class NodeIO:
         nice = None if info.nice == m.AS_NODE else info.nice
         self.launcher.set_context(effect.run, info.base, info.env, info.umask, nice, info.limits)
         self.umasks[info.scope] = info.umask
+        if info.storage:
+            self.urls.open(info.scope, info.storage)
+            self.grown = True
 
     def close_run(self, effect: CloseRun) -> None:
         self.launcher.drop_context(effect.run)
         self.umasks.pop(effect.scope, None)
+        self.urls.close(effect.scope)
         if not self.keep_files:
             self.store.drop_scope(effect.scope)
         if self.files is not None:
@@ -321,6 +327,9 @@ class NodeIO:
         self.files.fetch_data(effect, destination)
 
     def stage_in(self, effect: StageIn) -> None:
+        if "://" in effect.path:
+            self.urls.fetch(effect.serial, scope_in(effect.name), effect.path, self.store.path_of(effect.name))
+            return
         try:
             self.shared.fetch(self.copier, effect.serial, effect.path, self.store.path_of(effect.name))
         except OSError as error:
@@ -332,6 +341,9 @@ class NodeIO:
             mode = mode_left(os.stat(source).st_mode)
         except OSError as error:
             self.immediate.append(JobDone(effect.serial, f"{effect.name}: {error.strerror}", 0))
+            return
+        if "://" in effect.path:
+            self.urls.store(effect.serial, scope_in(effect.name), source, effect.path)
             return
         self.shared.store(self.copier, effect.serial, source, effect.path, mode & ~self.umasks.get(scope_in(effect.name), 0o022))
 
@@ -378,5 +390,6 @@ class NodeIO:
             self.files.stop()
         if self._copier is not None:
             self._copier.stop()
+        self.urls.stop()
         if not self.keep_files:
             self.spilled.close()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
 from amfs.remote.place import Found, Kind, RemoteError
-from amfs.remote.settings import aws_profile
+from amfs.remote.settings import s3_config
 
 SCHEMES = frozenset(("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"))
 
@@ -164,37 +163,9 @@ def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
         return store.HTTPStore(top, client_options={**client, "allow_http": True}, retry_config=once)
     if scheme in ("gs", "az", "abfs", "abfss"):
         return store.from_url(top, config=given.get("options"), client_options=client, retry_config=once)
-    config = _s3_config(given)
+    config = s3_config(given)
     client["allow_http"] = config.get("endpoint", "").startswith("http:")
     return store.S3Store(place, config=config, client_options=client, retry_config=once)
-
-
-def _s3_config(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Of settings, else the environment, else the usual files."""
-    profile: dict[str, str] = {}
-    if given.get("profile") or not ("access_key_id" in given or os.environ.get("AWS_ACCESS_KEY_ID") or given.get("anonymous")):
-        profile = aws_profile(given.get("profile", ""))
-        if given.get("profile") and not profile:
-            raise UsageError(f"the files of AWS have no profile '{given['profile']}'")
-    environment = {} if given.get("profile") else os.environ
-    config: dict[str, Any] = {}
-    for name, variable, entry in (
-        ("endpoint", "AWS_ENDPOINT_URL", "endpoint_url"),
-        ("region", "AWS_REGION", "region"),
-        ("access_key_id", "AWS_ACCESS_KEY_ID", "aws_access_key_id"),
-        ("secret_access_key", "AWS_SECRET_ACCESS_KEY", "aws_secret_access_key"),
-        ("session_token", "AWS_SESSION_TOKEN", "aws_session_token"),
-    ):
-        value = given.get(name) or environment.get(variable) or profile.get(entry)
-        if value:
-            config[name] = value
-    config.setdefault("region", os.environ.get("AWS_DEFAULT_REGION", "us-east-1"))
-    if given.get("anonymous"):
-        config["skip_signature"] = "true"
-    config["virtual_hosted_style_request"] = "true" if given.get("path_style") is False else "false"
-    if "endpoint" not in config and given.get("path_style") is None:
-        config["virtual_hosted_style_request"] = "true"
-    return {**config, **given.get("options", {})}
 
 
 def _found(meta: Mapping[str, Any]) -> Found:

@@ -7,6 +7,7 @@ usual files of the storage count. Nothing of it goes into a message, a journal o
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import stat
 import tomllib
@@ -27,6 +28,10 @@ class Settings:
 
     def __init__(self, sections: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._sections = dict(sections or {})
+
+    def pack(self) -> bytes:
+        """For the nodes, which have another environment and other files."""
+        return json.dumps({start: explicit(start, section) for start, section in {"s3://": {}, **self._sections}.items()}).encode()
 
     def of(self, url: str) -> Mapping[str, Any]:
         """The section of ``url``; empty if none fits."""
@@ -65,6 +70,46 @@ def _check(file: Path, start: str, section: Any, mode: int) -> None:
             raise UsageError(f"{file}: [\"{start}\"] has '{name}'; known are {', '.join(sorted(NAMES))}")
     if "secret_access_key" in section and stat.S_IMODE(mode) & 0o077:
         raise UsageError(f"{file}: holds a secret key, and others may read it; type: chmod 600 {file}")
+
+
+def unpack(packed: bytes) -> Settings:
+    return Settings(json.loads(packed) if packed else {})
+
+
+def explicit(start: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The section, with all that this process knows by its environment and files. Raises UsageError."""
+    if not start.startswith(("s3:", "s3a:")):
+        known = {name.lower(): value for name, value in os.environ.items() if name.startswith(("GOOGLE_", "AZURE_"))}
+        return {**section, "options": {**known, **section.get("options", {})}}
+    return {**section, "options": s3_config(section)}
+
+
+def s3_config(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What obstore must be told: of settings, else the environment, else the usual files. Raises UsageError."""
+    profile: dict[str, str] = {}
+    if given.get("profile") or not ("access_key_id" in given or os.environ.get("AWS_ACCESS_KEY_ID") or given.get("anonymous")):
+        profile = aws_profile(given.get("profile", ""))
+        if given.get("profile") and not profile:
+            raise UsageError(f"the files of AWS have no profile '{given['profile']}'")
+    environment = {} if given.get("profile") else os.environ
+    config: dict[str, Any] = {}
+    for name, variable, entry in (
+        ("endpoint", "AWS_ENDPOINT_URL", "endpoint_url"),
+        ("region", "AWS_REGION", "region"),
+        ("access_key_id", "AWS_ACCESS_KEY_ID", "aws_access_key_id"),
+        ("secret_access_key", "AWS_SECRET_ACCESS_KEY", "aws_secret_access_key"),
+        ("session_token", "AWS_SESSION_TOKEN", "aws_session_token"),
+    ):
+        value = given.get(name) or environment.get(variable) or profile.get(entry)
+        if value:
+            config[name] = value
+    config.setdefault("region", os.environ.get("AWS_DEFAULT_REGION", "us-east-1"))
+    if given.get("anonymous"):
+        config["skip_signature"] = "true"
+    # Servers other than that of AWS know buckets by the path, not by the name of the host.
+    by_path = given.get("path_style", "endpoint" in config)
+    config["virtual_hosted_style_request"] = "false" if by_path else "true"
+    return {**config, **given.get("options", {})}
 
 
 def aws_profile(name: str) -> dict[str, str]:

@@ -17,9 +17,10 @@ from amfs._native import xxh64
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError, SystemSetupError
 from amfs.host.processes import usable_cpus
-from amfs.host.shared_storage import LocalPaths, SharedStorage
+from amfs.host.shared_storage import SharedStorage
 from amfs.node.core import NodeCore
 from amfs.node.loop import Loop, now
+from amfs.remote.outside import Outside
 from amfs.runs import leftovers
 from amfs.runs.journal import aside
 from amfs.vocabulary import messages as m
@@ -57,7 +58,7 @@ class RunContext:
 
     def __init__(self, options: RunOptions, adopt: str = "") -> None:
         self.options = options
-        self.shared: SharedStorage = LocalPaths()
+        self.shared: SharedStorage = Outside()
         self.view: m.View | None = None
         anew = None if options.resume else options.journal
         self.remarks = leftovers.in_words(leftovers.sweep(options.store, adopt, anew))  # for the person, when the run begins

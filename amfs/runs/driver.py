@@ -18,6 +18,7 @@ from amfs.engine.submitter import Submitter
 from amfs.errors import AmfsError
 from amfs.host.shared_storage import size_as_left, size_of
 from amfs.host.umask import umask
+from amfs.remote import settings as storage_settings
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.identities import Identities
 from amfs.runs.journal import Done, Header, Journal, Past, aside, next_life
@@ -44,7 +45,7 @@ from amfs.vocabulary.events import (
     Send,
     StopRun,
 )
-from amfs.vocabulary.paths import in_namespace, scope_of, shared_path
+from amfs.vocabulary.paths import in_namespace, scope_of, shared_path, url_of
 from amfs.vocabulary.states import FINISHED
 from amfs.workflow.checks import Plan
 from amfs.workflow.derivation import Derivations
@@ -124,6 +125,7 @@ class RunDriver:
             journal=mark if context.core is None else "",  # an embedded node has no other run
             life=life,
             kept=os.path.abspath(options.journal) if options.journal is not None else "",
+            storage=storage_settings.load().pack() if open_ended or _has_urls(plan) else b"",
         )
         self.maker = SpecMaker(
             scope, plan, open_ended=open_ended, keep_all=options.keep_all, default_retries=options.retries
@@ -188,7 +190,8 @@ class RunDriver:
         def size_on_shared(name: str) -> int:
             if in_namespace(name):
                 return in_session(name)
-            return size_as_left(self.context.shared, shared_path(base, name, hashed), 0 if trust else time_left(name))
+            path = shared_path(base, name, hashed)  # what is at a URL has a time of its own
+            return size_as_left(self.context.shared, path, 0 if trust or "://" in path else time_left(name))
 
         def time_left(name: str) -> int:
             """The time that the task left on a file; 0: that is not known."""
@@ -439,6 +442,10 @@ class RunDriver:
     def summary(self, exit_code: int, outcome: str, notes: Sequence[str] = ()) -> Summary:
         """How the run ended, or where it stands."""
         return self.tally.summary(self.submitter, exit_code, outcome, notes)
+
+
+def _has_urls(plan: Plan) -> bool:
+    return any("://" in path for path in plan.shared.values()) or any(url_of(name) for name in plan.writers)
 
 
 def exit_code_of(driver: RunDriver, interrupted: int = 0) -> tuple[int, str]:

@@ -46,6 +46,8 @@ class Identities:
             self._learn_inside(inside)
         shared = self._plan.shared
         paths = [shared.get(name) or absolute(name, self._plan.base) for name in lacking]
+        if any("://" in path for path in paths):
+            lacking, paths = self._learn_at_urls(lacking, paths)
         begun = time.perf_counter()
         found = [*map(self._look, paths[:_THREADS])]
         rest = paths[_THREADS:]
@@ -57,6 +59,17 @@ class Identities:
         else:
             found += map(self._look, rest)
         self._known.update(zip(lacking, found, strict=True))
+
+    def _learn_at_urls(self, names: list[str], paths: list[str]) -> tuple[list[str], list[str]]:
+        """What is left: files of this machine."""
+        from amfs.remote.outside import Outside
+
+        at = {name: path for name, path in zip(names, paths, strict=True) if "://" in path}
+        known = Outside().identities(at.values())
+        for name, url in at.items():
+            self._known[name] = xxh64(known[url]) if url in known else GONE
+        left = [(name, path) for name, path in zip(names, paths, strict=True) if name not in at]
+        return [name for name, _ in left], [path for _, path in left]
 
     def _learn_inside(self, names: list[str]) -> None:
         from amfs.client.files import Files

@@ -10,7 +10,9 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterable
 
-from amfs.host.shared_storage import LocalPaths, SharedStorage, missing
+from amfs.host.shared_storage import SharedStorage, missing
+from amfs.remote.outside import Outside
+from amfs.vocabulary.paths import url_of
 
 
 class HostPlace:
@@ -19,7 +21,7 @@ class HostPlace:
     def __init__(
         self, base: str | os.PathLike[str] | None = None, path: str | None = None, shared: SharedStorage | None = None
     ) -> None:
-        self._shared = shared or LocalPaths()
+        self._shared = shared or Outside()
         self._base = os.path.abspath(os.fspath(base)) if base is not None else os.getcwd()
         self._real: dict[str, str] = {}  # directory -> without links
         self._absent: set[str] = set()  # directories that are still to be made
@@ -31,16 +33,25 @@ class HostPlace:
 
     def missing(self, names: Iterable[str]) -> set[str]:
         by_directory: defaultdict[str, list[str]] = defaultdict(list)
+        urls: dict[str, str] = {}
         for name in names:
+            if ":/" in name and (url := name if "://" in name else url_of(name)):
+                urls[name] = url
+                continue
             head, slash, _ = name.rpartition("/")
             by_directory[head or slash].append(name)
         gone: set[str] = set()
+        if urls and isinstance(self._shared, Outside):
+            lost = self._shared.missing(urls.values())
+            gone = {name for name, url in urls.items() if url in lost}
         for directory, members in by_directory.items():
             lacking = missing(self._shared, self._absolute(directory), [name.rpartition("/")[2] for name in members])
             gone.update(name for name in members if name.rpartition("/")[2] in lacking)
         return gone
 
     def real(self, directory: str) -> str:
+        if url_of(directory):
+            return directory
         path = directory if directory[:1] == "/" else f"{self._base}/{directory}".rstrip("/")
         if ".." in directory or directory.count("/") > 200:
             return os.path.realpath(path)
@@ -67,7 +78,7 @@ class HostPlace:
         return known
 
     def unwritable(self, directory: str) -> str:
-        return self._shared.unwritable(self._absolute(directory))
+        return self._shared.unwritable(url_of(directory) or self._absolute(directory))
 
     def find_program(self, name: str, *, here: bool) -> tuple[str, str]:
         local = os.path.normpath(self._absolute(name))

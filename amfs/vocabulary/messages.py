@@ -13,7 +13,7 @@ import re
 
 import msgspec
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 
 #: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
@@ -98,6 +98,7 @@ class RunInfo(Struct, frozen=True):
     journal: str = ""  # mark of the journal that the run keeps, "": none. Of several runs with one journal only the last goes on
     life: int = 0  # the how-manieth run with this journal it is
     kept: str = ""  # path of the journal, for people
+    storage: bytes = b""  # how storage at URLs is reached (``remote.settings``), keys included: for nodes only
 
 
 class Result(Struct, frozen=True):

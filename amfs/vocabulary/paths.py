@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 ABSOLUTE = "%abs"  # directory of the store in which absolute names live; "%" keeps it apart from what people write
 
@@ -24,6 +24,22 @@ def in_namespace(name: str, start: int = 0) -> bool:
 def namespace_path(name: str) -> bytes:
     """The path in the file system of such a name."""
     return name[len(NAMESPACE) - 1 :].encode(errors="surrogateescape")
+
+
+_URL = re.compile(r"(?!amfs:|file:)([a-z][a-z0-9+.-]+):/+(?=[^/])")
+
+
+def url_of(name: str) -> str:
+    """The URL that a name stands for, which programs find in their directory as they wrote it (``s3:/bucket/key``); "": it is no URL."""
+    if ":/" not in name:
+        return ""
+    found = _URL.match(name)
+    return f"{found[1]}://{name[found.end() :]}" if found is not None else ""
+
+
+def is_brought(name: str, places: Mapping[str, str]) -> bool:
+    """Is it an input that no program can read where it lies, so that every node brings it into its store? ``places``: of a catalog."""
+    return in_namespace(name) or url_of(name) != "" or "://" in places.get(name, "")
 
 
 def scope_of(run: int) -> str:
@@ -62,6 +78,8 @@ def shared_path(base: str, name: str, hashed: int = 0) -> str:
     """
     if name.startswith("/") or in_namespace(name):
         return name
+    if url := url_of(name):
+        return url
     if not hashed:
         return f"{base}/{name}"
     from amfs._native import xxh64

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from amfs.vocabulary.paths import url_of
 from amfs.workflow.workflow import UNCANONICAL, Task, canonical, value_faults
 
 
@@ -57,7 +58,7 @@ def reads_own(task: Task, name: str) -> str:
 
 
 def where(name: str, base: str) -> str:
-    return "" if name.startswith("/") else f" in {base}"
+    return "" if name.startswith("/") or url_of(name) else f" in {base}"
 
 
 def task_faults(task: Task, place: Place) -> list[str]:

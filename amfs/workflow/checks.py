@@ -18,6 +18,7 @@ from itertools import chain
 import msgspec
 
 from amfs.errors import Fault, WorkflowError
+from amfs.vocabulary.paths import url_of
 from amfs.workflow.check_parts import (
     Place,
     Suggestions,
@@ -89,7 +90,7 @@ def absolute(name: str, base: str) -> str:
     """Absolute path of a canonical name."""
     if name.startswith("/"):
         return name
-    return f"{base}/{name}" if base != "/" else f"/{name}"
+    return url_of(name) or (f"{base}/{name}" if base != "/" else f"/{name}")
 
 
 def check(workflow: Workflow, place: Place, *, known: Sequence[Fault] = (), excused: Container[str] = ()) -> Plan:
@@ -342,15 +343,17 @@ class _Checker:
                         words += f"; nor is it at {self.elsewhere[name]}, where the workflow's catalog has it"
                     if "inputs" in self.absent:
                         words += f"; {self.absent['inputs']}"
-                self.fault(task.line, f"input {name!r} of task {task.id}{others} {words}{suggest.near(name)}")
+                self.fault(task.line, f"input {url_of(name) or name!r} of task {task.id}{others} {words}{suggest.near(name)}")
         base = "" if self.base == "/" else self.base
         shared = {name: name if name[:1] == "/" else f"{base}/{name}" for name in needed}
+        shared.update({name: url for name in needed if ":/" in name and (url := url_of(name))})
         shared.update(self.paths)
         return shared, missing | expected
 
     def find_elsewhere(self, needed: Iterable[str]) -> None:
         """Files of a catalog that are where it says: they are read there, under the names that tasks know."""
-        wanted = {name: path for name in needed if (path := self.elsewhere.get(name, ""))[:1] == "/" and name[:1] != "/" and path != name}
+        at = {name: self.elsewhere.get(name, "") for name in needed if name[:1] != "/"}
+        wanted = {name: path for name, path in at.items() if (path[:1] == "/" or "://" in path) and path != name}
         gone = self.place.missing(list(dict.fromkeys(wanted.values())))
         self.paths = {name: path for name, path in wanted.items() if path not in gone}
 
@@ -427,7 +430,7 @@ class _Checker:
             for name, index in writers.items():
                 if directory_of(name) == directory and is_final(name):
                     task = self.tasks[index]
-                    self.fault(task.line, f"task {task.id}: output {name!r} cannot be written: {why}")
+                    self.fault(task.line, f"task {task.id}: output {url_of(name) or name!r} cannot be written: {why}")
                     break
 
 

@@ -46,7 +46,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.workflow", 3),
     ("amfs.vocabulary", 2),
     ("amfs.host", 2),
-    ("amfs.remote", 2),
+    ("amfs.remote", 3),
     ("amfs.display", 2),
     ("amfs.errors", 1),
     ("amfs.config", 1),

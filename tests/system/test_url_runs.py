@@ -1,0 +1,129 @@
+"""Runs whose inputs come from storage at URLs and whose outputs go there: real S3, a real web server, one node and several."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fs_session import running
+from servers import S3, Web, free_port
+
+LIST = """\
+a -b cat -i s3://{bucket}/in/first s3://{bucket}/in/second -stdout middle -a s3://{bucket}/in/first s3://{bucket}/in/second
+b -b cp -i middle -o s3://{bucket}/out/copy -a middle s3://{bucket}/out/copy
+c -b wc -i middle -stdout s3://{bucket}/out/count -a -c middle
+"""
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3]:
+    server = S3()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+    server.server.kill()
+
+
+def run(place: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "amfs", "run", "-q", *arguments]
+    return subprocess.run(command, cwd=place, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False)
+
+
+def listed(place: Path, s3: S3, bucket: str) -> str:
+    s3.put(bucket, {"in/first": b"one\n", "in/second": b"two\n"})
+    (place / "tasks").write_text(LIST.format(bucket=bucket))
+    return "tasks"
+
+
+def test_a_run_reads_and_writes_objects(s3: S3, tmp_path: Path) -> None:
+    done = run(tmp_path, "--local", listed(tmp_path, s3, "alone"))
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert s3.content("alone", "out/copy") == b"one\ntwo\n" and s3.content("alone", "out/count") == b"8 middle\n"
+    assert os.listdir(tmp_path) == ["tasks"], "nothing lies here under a name like s3:"
+
+
+def test_nodes_of_a_session_are_told_how_to_reach_them(s3: S3, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in s3.environment:
+            patch.delenv(name)  # the nodes do not have it
+        with running(3, "--replicas", "1"):
+            done = run(tmp_path, listed(tmp_path, s3, "nodes"), **s3.environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert s3.content("nodes", "out/copy") == b"one\ntwo\n" and s3.content("nodes", "out/count") == b"8 middle\n"
+
+
+def test_a_resumed_run_looks_at_objects(s3: S3, tmp_path: Path) -> None:
+    tasks = listed(tmp_path, s3, "again")
+    assert run(tmp_path, "--local", tasks).returncode == 0
+    done = run(tmp_path, "--local", "--resume", "--output", "json", tasks)
+    assert done.returncode == 0 and '"ok":0,"failed":0,"upstream_failed":0,"skipped":3' in done.stdout, done.stdout
+    s3.client.put_object(Bucket="again", Key="in/second", Body=b"2\n")
+    assert run(tmp_path, "--local", "--resume", tasks).returncode == 0
+    assert s3.content("again", "out/copy") == b"one\n2\n"
+    s3.client.delete_object(Bucket="again", Key="out/count")
+    assert run(tmp_path, "--local", "--resume", tasks).returncode == 0
+    assert s3.content("again", "out/count") == b"6 middle\n"
+
+
+def test_faults_are_told_before_anything_runs(s3: S3, tmp_path: Path) -> None:
+    s3.put("faults", {})
+    faults = {
+        "a -b touch -i s3://faults/none -o made -a made": "input 's3://faults/none' of task a does not exist",
+        "a -b touch -o made s3://nowhere/x -a made": "output 's3://nowhere/x' cannot be written: s3://nowhere/: no such bucket",
+        "a -b touch -o made http://127.0.0.1:1/x -a made": "amfs writes to no web server",
+    }
+    for line, words in faults.items():
+        (tmp_path / "tasks").write_text(line + "\n")
+        done = run(tmp_path, "--local", "tasks")
+        assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
+        assert not (tmp_path / "made").exists()
+    (tmp_path / "tasks").write_text("a -b touch -i s3://faults/none -o made -a made\n")
+    done = run(tmp_path, "--local", "tasks", AWS_ENDPOINT_URL=f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == 2 and "s3://faults/none: cannot be reached" in done.stderr, done.stderr
+
+
+def test_a_publication_that_fails_fails_the_run(tmp_path: Path) -> None:
+    server = S3()
+    try:
+        server.put("gone", {})
+        line = f"a -b sh -o s3://gone/out -a -c 'kill -9 -{server.server.group}; echo done > s3:/gone/out'\n"
+        (tmp_path / "tasks").write_text(line)
+        done = run(tmp_path, "--local", "tasks", **server.environment)
+        assert done.returncode == 1 and "s3://gone/out: cannot be reached" in done.stderr, done.stderr
+    finally:
+        server.server.kill()
+
+
+def test_a_catalog_says_at_which_url_a_file_is(s3: S3, tmp_path: Path) -> None:
+    web = Web(tmp_path)
+    try:
+        (web.root / "a file").write_bytes(b"web\n")
+        s3.put("catalog", {"some/key": b"s3\n"})
+        (tmp_path / "tasks").write_text(
+            f"#amfs path here s3://catalog/some/key\n#amfs path there {web.url}/a%20file\n"
+            "a -b cat -i here there -stdout out -a here there\n"
+        )
+        done = run(tmp_path, "--local", "tasks")
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        assert (tmp_path / "out").read_bytes() == b"s3\nweb\n"
+    finally:
+        web.server.kill()
+
+
+def test_keys_are_in_no_journal_trace_or_command_line(s3: S3, tmp_path: Path) -> None:
+    secret = "a-key-that-nobody-sees"
+    tasks = listed(tmp_path, s3, "secret")
+    settings = tmp_path / "storage.toml"
+    settings.write_text(f'["s3://"]\nendpoint = "{s3.endpoint}"\naccess_key_id = "k"\nsecret_access_key = "{secret}"\n')
+    settings.chmod(0o600)
+    done = run(tmp_path, "--local", "--storage", str(settings), "--journal", "journal", "--trace", "trace", tasks)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    for place in (tmp_path, Path(os.environ["XDG_STATE_HOME"])):
+        for path in place.rglob("*"):
+            if path.is_file() and path != settings:
+                assert secret.encode() not in path.read_bytes(), path
