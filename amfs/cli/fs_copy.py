@@ -29,8 +29,13 @@ PIECE = 1 << 20
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @session_option
 def cat(paths: tuple[str, ...], session: str | None) -> int:
-    """Write files to standard output, one after the other."""
+    """Write files to standard output, one after the other. PATH may be a URL."""
     with Work("cat", session) as work:
+        if any("://" in path for path in paths):
+            from amfs.cli import fs_urls
+
+            if fs_urls.any_urls(paths):
+                return fs_urls.cat(work, paths)
         for path in work.paths(paths):
             try:
                 for piece in _pieces(work, path):
@@ -125,7 +130,7 @@ def put(
     names: tuple[str, ...], recursive: bool, preserve: bool, keep: bool, verbose: bool, progress: bool | None, layout: str | None,
     stripe: str, rank: int | None, form: str, session: str | None,
 ) -> int:  # fmt: skip
-    """Copy local files into the file system: to PATH, or into PATH if that is a directory. LOCAL may be - for standard input.
+    """Copy local files into the file system: to PATH, or into PATH if that is a directory. LOCAL may be - for standard input, or a URL.
 
     \b
       amfs put -r images amfs:/
@@ -133,6 +138,12 @@ def put(
     """
     options = CopyOptions(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout), rank)
     with Work("put", session) as work:
+        if any("://" in name for name in names[:-1]):
+            from amfs.cli import fs_urls
+
+            if fs_urls.any_urls(names[:-1]):
+                to = work.path(names[-1]) + (b"/" if names[-1].endswith("/") else b"")
+                return fs_urls.copy(work, lambda: fs_urls.load(work.files, list(names[:-1]), to))
         return _put(work, _several(names, "put"), names[-1], options)
 
 
@@ -320,7 +331,7 @@ def get(
     session: str | None,
 ) -> int:  # fmt: skip
     """Copy files out of the file system: to LOCAL, or into LOCAL if that is a directory (default: here). LOCAL may be - for standard
-    output.
+    output, or a URL.
 
     \b
       amfs get 'amfs:/results/*.csv' results/
@@ -328,6 +339,11 @@ def get(
     """
     options = CopyOptions(recursive, preserve, keep, verbose, progress, form)
     with Work("get", session) as work:
+        if len(names) > 1 and "://" in names[-1]:
+            from amfs.cli import fs_urls
+
+            if fs_urls.any_urls(names[-1:]):
+                return fs_urls.copy(work, lambda: fs_urls.dump(work.files, work.paths(names[:-1]), names[-1]))
         sources, target = (names[:-1], names[-1]) if len(names) > 1 else (names, ".")
         return _get(work, sources, target, options)
 

@@ -87,11 +87,16 @@ def ls(
     """List what is in directories (the root without PATH).
 
     Patterns are expanded: amfs ls 'amfs:/images/*.fits'. In the long form a ~ behind the mode marks a file that is still being written, a !
-    one whose content was lost with a node that died.
+    one whose content was lost with a node that died. Of a URL all objects are listed that it names; -l adds sizes and times.
     Exit status: 0; 1 if something could not be listed; 2 if a PATH is not there.
     """
     style = Style(long, all_, almost_all or all_, human_, time_, by_time, by_size, reverse, one)
     with Work("ls", session) as work:
+        if any("://" in path for path in paths):
+            from amfs.cli import fs_urls
+
+            if fs_urls.any_urls(paths):
+                return fs_urls.ls(work, paths, long, form)
         chosen = work.paths(paths or ("amfs:/",))
         found: list[tuple[bytes, Attr]] = []
         for path, attr in zip(chosen, work.files.info_many(chosen, follow=not long), strict=True):

@@ -79,6 +79,20 @@ def test_names_and_contents_come_from_s3_and_go_back(files: Files, s3: S3) -> No
     assert sorted(files.listdir("/some")) == sorted(name for name in NAMES if ("l" in name or "m" in name) and "/" not in name)
 
 
+def test_ls_cat_put_and_get_take_urls(s3: S3, files: Files) -> None:
+    s3.put("faces", {"a/one": b"1", "a/two": b"22"})
+    assert amfs("ls", "s3://faces/a/").stdout == "s3://faces/a/one\ns3://faces/a/two\n"
+    assert [line.split()[0] for line in amfs("ls", "-l", "s3://faces/a").stdout.splitlines()] == ["1", "2"]
+    assert amfs("cat", "s3://faces/a/two", "s3://faces/a/one").stdout == "221"
+    fine("put", "s3://faces/a", "amfs:/faces")
+    assert files.read_bytes("/faces/two") == b"22"
+    fine("get", "amfs:/faces/two", "s3://faces/b")
+    assert s3.content("faces", "b") == b"22"
+    refused(2, "s3://faces/none: no such object", "ls", "s3://faces/none")
+    refused(1, "s3://faces/none: no such object", "cat", "s3://faces/none")
+    refused(2, "is a URL, and other names are not", "cat", "s3://faces/b", "amfs:/faces/two")
+
+
 def test_what_is_there_already_is_left(s3: S3, files: Files) -> None:
     s3.put("again", {f"in/{number}": b"x" * number for number in range(20)})
     for expected in ("20 files, 190 B", "0 files, 0 B"):
