@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from amfs import __version__
-from amfs.cli.report_page import SCRIPT, STYLE
+from amfs.display.page import SCRIPT, STYLE
 from amfs.display.progress import printable, size_text, tail_lines, time_text
 from amfs.errors import UsageError
 from amfs.runs.timeline import COLUMNS, Row, all_drawn, draw_bars, draw_cells, shares, stage_colours, ticks_of, timeline_rows
