@@ -71,6 +71,9 @@ ONLY_IN = {
     "ray": {"amfs.provision.guests"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli", "amfs.display"},
+    "starlette": {"amfs.live.web"},
+    "uvicorn": {"amfs.live.web"},
+    "prometheus_client": {"amfs.live.metrics"},
     "lark": {"amfs.swift"},
     "fsspec": {"amfs.client.fsspec", "amfs.operations.loading_urls"},
     "benchmarks": set(),  # it is not installed
