@@ -111,6 +111,7 @@ class Reader:
         self._given = discovery.find(name) if name else None
         self._links: dict[tuple[str, float], _Link] = {}
         self._aggregator = Aggregator()
+        self._looked = False
         self._runs: dict[str, tuple[live.Run, Path]] = {}  # that go on
 
     def __enter__(self) -> Reader:
@@ -123,6 +124,7 @@ class Reader:
 
     def frame(self) -> live.Frame:
         """How all stands now; takes up to some seconds if nodes or runs do not answer."""
+        self._looked = True
         notes: list[str] = []
         nodes: list[live.Node] = []
         runs, busy = self._read_runs(nodes)
@@ -132,6 +134,8 @@ class Reader:
 
     def page(self, at_work: int = live.PAGE, failed: int = live.PAGE, start: int = 0) -> live.Page:
         """Tasks at work, those that run longest first; failures from the ``start``-th newest on."""
+        if not self._looked:
+            self.frame()
         page = live.Page()
         for _, path in self._runs.values():
             with contextlib.suppress(OSError):

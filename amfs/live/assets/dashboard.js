@@ -100,12 +100,12 @@
 
   /* ── curves ── */
   const charts = [];
-  function chart(id, names, colours, values) {
+  function chart(id, names, colours, values, least = 1) {
     const width = () => Math.max(200, $(id).clientWidth);
     const axis = extra => ({ stroke: () => css('--soft'), grid: { stroke: () => css('--line'), width: 1 }, ticks: { stroke: () => css('--line') }, ...extra });
     const plot = new uPlot({
       width: width(), height: 150, cursor: { y: false }, legend: { live: true },
-      scales: { x: { time: true }, y: { range: (u, low, high) => [0, Math.max(1, high * 1.08)] } },
+      scales: { x: { time: true }, y: { range: (u, low, high) => [0, Math.max(least, high * 1.08)] } },
       axes: [axis({}), axis({ size: 62, values: (u, all) => all.map(values) })],
       series: [{}, ...names.map((name, i) => ({ label: name, stroke: () => css(colours[i]), width: 1.6, fill: i ? undefined : () => css(colours[0]) + '33',
         value: (u, v) => v == null ? '' : values(v) }))],
@@ -114,8 +114,8 @@
   }
   chart('c-rate', ['rate', 'failed'], ['--accent', '--bad'], v => v >= 1000 ? (v / 1000).toFixed(1) + ' k' : String(Math.round(v * 10) / 10));
   chart('c-slots', ['running', 'slots'], ['--busy', '--soft'], v => num(v));
-  chart('c-memory', ['memory', 'spilled'], ['--accent', '--idle'], size);
-  chart('c-moved', ['moved'], ['--accent'], v => size(v) + '/s');
+  chart('c-memory', ['memory', 'spilled'], ['--accent', '--idle'], size, 1000);
+  chart('c-moved', ['moved'], ['--accent'], v => size(v) + '/s', 1000);
 
   /* ── slots over time: a column each frame, a row for each node or group of nodes ── */
   const map = { keys: '', columns: [] };
