@@ -171,6 +171,6 @@ def serve(dashboard: Dashboard, sock: object) -> None:
             dashboard.closing = True  # else it would wait for those who look
             super().handle_exit(sig, frame)  # type: ignore[arg-type]
 
-    config = uvicorn.Config(dashboard.app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(dashboard.app, ws="none", log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2)
     with contextlib.suppress(KeyboardInterrupt):
         Server(config).run([sock])  # type: ignore[list-item]

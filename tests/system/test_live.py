@@ -110,7 +110,8 @@ def test_a_session_is_watched(home: Path, amfs: Run, tmp_path: Path) -> None:
     assert amfs("up", "--nodes", "2", "--slots", "1", "--name", name).returncode == 0
     (tmp_path / "list.txt").write_text("".join(f"t{number} -b sleep -a 600\n" for number in range(5)))
     try:
-        with subprocess.Popen([*AMFS, "run", "--session", name, "list.txt"], cwd=tmp_path, stderr=subprocess.DEVNULL) as process, ended(process):
+        command = (*AMFS, "run", "--session", name, "list.txt")
+        with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.DEVNULL) as process, ended(process):
             with Reader(name) as reader:
                 until(lambda: bool(reader.frame().runs) and reader.page().at_work_total == 2)
                 frame, page = reader.frame(), reader.page(at_work=1)
