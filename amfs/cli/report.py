@@ -18,8 +18,9 @@ import click
 import msgspec
 
 from amfs import __version__
+from amfs.cli.report_why import critical_table, slowest_table, why_not_faster
 from amfs.display.page import SCRIPT, STYLE
-from amfs.display.progress import printable, size_text, tail_lines, time_text
+from amfs.display.progress import microseconds_text, printable, size_text, tail_lines, time_text
 from amfs.errors import UsageError
 from amfs.runs.timeline import COLUMNS, Row, all_drawn, draw_bars, draw_cells, shares, stage_colours, ticks_of, timeline_rows
 from amfs.runs.trace import Trace, read_trace
@@ -65,7 +66,10 @@ def make_page(trace: Trace, source: str) -> str:
             _completions(trace, span),
             _at_work(trace, span),
             "</div>",
+            why_not_faster(trace, max(int(trace.facts.get("slots", 1)), sum(row.slots for row in rows), 1), span),
             _stages(trace, span, order, colours),
+            critical_table(trace, colours),
+            slowest_table(trace, colours),
         ]
         parts += [_moved(trace, span)] if any(trace.fetched) else []
     parts += [_shared_storage(trace), _failures(trace)]
@@ -87,14 +91,6 @@ def _document(name: str, body: str, data: str) -> str:
 
 def _quantile(ordered: Sequence[int], share: float) -> int:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def _short(microseconds: float) -> str:
-    if microseconds < 1000:
-        return f"{microseconds:.0f} µs"
-    if microseconds < 1e6:
-        return f"{microseconds / 1000:.3g} ms"
-    return time_text(microseconds / 1e6)
 
 
 # ── parts of the page ──────────────────────────────────────────────────────────────────────────────
@@ -254,6 +250,9 @@ def _stages(trace: Trace, span: int, order: list[int], colours: dict[int, str]) 
         times = sorted(trace.end[i] - trace.start[i] for i in tasks)
         failed = sum(not trace.ok[i] for i in tasks)
         first, last = min(trace.start[i] for i in tasks), max(trace.end[i] for i in tasks)
+        moments = (
+            first - trace.begin_us, last - trace.begin_us, _quantile(times, 0.5), _quantile(times, 0.95), times[-1], sum(times),
+        )  # fmt: skip
         cells = shares(trace, tasks, trace.begin_us, span, 120)
         top = max(cells) or 1.0
         shape = " ".join(f"{i},{20 - 19 * cell / top:.1f} {i + 1},{20 - 19 * cell / top:.1f}" for i, cell in enumerate(cells))
@@ -263,9 +262,7 @@ def _stages(trace: Trace, span: int, order: list[int], colours: dict[int, str]) 
             f'<tr><td><i class="chip" style="background:{colours[label]}"></i>'
             f"{esc(printable(trace.label_names[label]))}</td><td>{len(tasks):,}</td>"
             f"<td{' class=no' if failed else ''}>{failed or ''}</td>"
-            f"<td>{_short(first - trace.begin_us)}</td><td>{_short(last - trace.begin_us)}</td>"
-            f"<td>{_short(_quantile(times, 0.5))}</td><td>{_short(_quantile(times, 0.95))}</td><td>{_short(times[-1])}</td>"
-            f"<td>{_short(sum(times))}</td><td>{size_text(sum(trace.read[i] for i in tasks))}</td>"
+            f"{''.join(f'<td>{microseconds_text(each)}</td>' for each in moments)}<td>{size_text(sum(trace.read[i] for i in tasks))}</td>"
             f"<td>{size_text(sum(trace.fetched[i] for i in tasks))}</td>"
             f"<td>{size_text(sum(trace.written[i] for i in tasks))}</td><td>{spark}</td></tr>"
         )
@@ -307,7 +304,7 @@ def _failures(trace: Trace) -> str:
         stderr = "\n".join(tail_lines(failure.get("stderr", ""), 20))
         task, label = esc(printable(failure["id"])), esc(printable(failure["label"]))
         what = esc(printable(failure.get("detail") or failure["outcome"]))
-        head = f'<b>{task}</b> ({label}) {what} <span class="why">{where}at {_short(failure["ts"] - trace.begin_us)}</span>'
+        head = f'<b>{task}</b> ({label}) {what} <span class="why">{where}at {microseconds_text(failure["ts"] - trace.begin_us)}</span>'
         shown = " open" if len(items) < 3 and stderr else ""
         words = f"<pre>{esc(stderr)}</pre>" if stderr else ""
         items.append(f"<details{shown}><summary>{head}</summary>{words}</details>")
