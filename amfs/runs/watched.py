@@ -62,7 +62,8 @@ class Watched:
         except (OSError, AmfsError) as error:
             log.warning("this run cannot be watched: %s", error)
             return
-        threading.Thread(target=self._serve, name="amfs watched", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name="amfs watched", daemon=True)
+        self._thread.start()
 
     def _listen(self) -> None:
         folder = records.base_dir() / FOLDER
@@ -96,6 +97,7 @@ class Watched:
             path.unlink()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread
+        self._thread.join(2 * PATIENCE_S)
         with contextlib.suppress(OSError):
             if time.monotonic() - self._asked_at < WATCHED_S:
                 run = self.totals()
@@ -139,8 +141,10 @@ class Watched:
             done.set()
 
         self.driver.context.loop.post(collect)
-        if not done.wait(PATIENCE_S):
-            return live.Told(error="the run is busy")
+        end = time.monotonic() + PATIENCE_S
+        while not done.wait(0.1):
+            if self.path is None or time.monotonic() > end:  # it ends, or is in the midst of something long
+                return live.Told(error="the run is busy")
         return box[0] if box else live.Told(error="the run could not answer")
 
     def _count_stages(self) -> None:

@@ -23,7 +23,7 @@ def trace_of(*tasks: tuple[str, int, int, str], fetched: int = 0) -> Trace:
         trace.start.append(start)
         trace.end.append(end)
         for column, value in ((trace.ok, True), (trace.label, 0), (trace.node, 0), (trace.slot, 0), (trace.fetched, fetched)):
-            column.append(value)  # type: ignore[attr-defined]
+            column.append(value)  # type: ignore[attr-defined,arg-type]
     trace.end_us = max(trace.end, default=0)
     return trace
 
