@@ -33,15 +33,25 @@ esc = html.escape
 @click.command("report")
 @click.argument("trace", metavar="TRACE", type=click.Path(dir_okay=False))
 @click.option("-o", "--output", metavar="FILE", help="Where to write the page; '-' for standard output. [default: TRACE with .html]")
-def report(trace: str, output: str | None) -> int:
-    """Make one self-contained HTML page from TRACE, as written by `amfs run --trace TRACE`."""
-    page = make_page(read_trace(trace), Path(trace).name)
+@click.option("--otlp", is_flag=True, help="Instead: a span for each attempt in OpenTelemetry's JSON, TRACE with .otlp.json.")
+def report(trace: str, output: str | None, otlp: bool) -> int:
+    """Make one self-contained HTML page from TRACE, as written by `amfs run --trace TRACE`.
+
+    TRACE itself is what Perfetto and chrome://tracing open.
+    """
+    found = read_trace(trace)
+    if otlp:
+        from amfs.runs.otlp import export
+
+        made = export(found, found.facts.get("name") or Path(trace).name)
+    else:
+        made = make_page(found, Path(trace).name).encode()
     if output == "-":
-        click.echo(page, nl=False)
+        click.echo(made, nl=False)
         return 0
-    path = Path(output) if output else Path(trace).with_suffix(".html")
+    path = Path(output) if output else Path(trace).with_suffix(".otlp.json" if otlp else ".html")
     try:
-        path.write_text(page, encoding="utf-8")
+        path.write_bytes(made)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
     click.echo(str(path))

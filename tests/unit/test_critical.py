@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amfs.cli.main import main
 from amfs.cli.report import make_page
 from amfs.runs.critical import LastInput, critical_path, losses, waited_us
 from amfs.runs.trace import Trace, TraceWriter, read_trace
@@ -75,3 +77,21 @@ def test_the_page_says_it(tmp_path: Path) -> None:
     assert "Why it was not faster" in page and "Slowest tasks" in page and "use&lt;" in page
     assert "2 tasks: they ran 350 ms and waited 50 ms" in page
     assert "fills 88% of the time" not in page and "no task could start" in page
+
+
+def test_spans_of_open_telemetry(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    writer = TraceWriter(path, name="list", started_us=1_000_000)
+    bad = Result(1, outcome=Outcome.EXIT, code=3, detail="exit status 3", start_us=1_000_100, end_us=1_000_900)
+    ends = [Result(0, start_us=1_000_000, end_us=1_000_500), bad]
+    for name, result in zip("ab", ends, strict=True):
+        writer.add(name, "stage", result)
+    writer.close()
+    assert main(["report", "--otlp", str(path)]) == 0
+    [resource] = json.loads((tmp_path / "t.otlp.json").read_text())["resourceSpans"]
+    run, good, wrong = resource["scopeSpans"][0]["spans"]
+    assert (run["name"], run["startTimeUnixNano"], run["endTimeUnixNano"], run["status"]["code"]) == ("list", "1000000000", "1000900000", 2)
+    assert good["parentSpanId"] == wrong["parentSpanId"] == run["spanId"] and {len(each["traceId"]) for each in (run, good, wrong)} == {32}
+    assert (good["status"], wrong["status"]) == ({"code": 1}, {"code": 2, "message": "exit status 3"})
+    assert len({run["spanId"], good["spanId"], wrong["spanId"]}) == 3
+    assert {"key": "amfs.task", "value": {"stringValue": "b"}} in wrong["attributes"]
