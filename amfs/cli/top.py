@@ -1,4 +1,4 @@
-"""``amfs top``: runs, stages, nodes, tasks at work and failures on a terminal, again each second. Owns the terminal and its keys."""
+"""``amfs top``: runs, stages, nodes, tasks at work and failures on a terminal, again and again. Owns the terminal and its keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from amfs.errors import UsageError
 
 @click.command()
 @click.argument("name", required=False, shell_complete=session_names)
-@click.option("--every", type=click.FloatRange(min=0.2), default=1.0, metavar="SECONDS", help="Between two looks (default 1).")
+@click.option("--every", type=click.FloatRange(min=0.2), default=2.0, metavar="SECONDS", help="Between two looks (default 2).")
 @click.option("--once", is_flag=True, help="Print one screen and end; also where there is no terminal.")
 def top(name: str | None, every: float, once: bool) -> int:
     """Watch runs with their progress and time left, stages, nodes, tasks at work by age, and failures with the end of stderr.
@@ -32,7 +32,7 @@ def top(name: str | None, every: float, once: bool) -> int:
 
     console = Console()
     with Reader(name) as reader:
-        frame, page = reader.frame(), reader.page(200, 100)
+        frame, page = reader.frame(), reader.page(max(40, console.height), 40)
         shown: Shown | None = Shown()
         if once:
             console.print(screen(frame, page, Shown(), max(40, console.height)))
@@ -50,7 +50,7 @@ def top(name: str | None, every: float, once: bool) -> int:
                         shown = key_pressed(shown, key, len(frame.runs)) if shown is not None else None
                     continue
                 if not shown.paused:
-                    frame, page = reader.frame(), reader.page(200, 100)
+                    frame, page = reader.frame(), reader.page(max(40, console.height) + shown.top, 40 + shown.top)
                 due = time.monotonic() + every
     return 0
 

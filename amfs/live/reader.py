@@ -27,6 +27,7 @@ from amfs.vocabulary import live
 from amfs.vocabulary.messages import Member, Status, StatusAsk
 
 ANSWER_S = 1.0  # for nodes, and for runs
+VIEW_S = 3.0  # how often it is asked who is in a session: the answer is as large as its partition table
 LOOK_S = 5.0  # how often it is looked whether a session that did not answer lives
 
 _told = msgspec.json.Decoder(live.Told)
@@ -76,6 +77,7 @@ class _Link:
         self.error = ""
         self.again_at = 0.0
         self.members: dict[int, Member] = {}
+        self.view_at = 0.0  # when to ask for them again
 
     def answers(self, ask: StatusAsk, *, view: bool) -> dict[int, dict[str, Any]]:
         """What its nodes say; {} with ``error`` set if it cannot be asked."""
@@ -87,11 +89,15 @@ class _Link:
                 if not discovery.is_live(self.record, probe_s=ANSWER_S):
                     raise SessionError("does not answer")
                 self.client = Client(self.record)
-            if view or not self.members:
+            if view and now >= self.view_at:
                 self.members = {member.node: member for member in self.client.view(ANSWER_S).members}
+                self.view_at = now + VIEW_S
             found = self.client.ask(dict.fromkeys(self.members, ask), Status, ANSWER_S)
+            if len(found) < len(self.members):
+                self.view_at = 0.0
         except SessionError as error:
             self.close()
+            self.view_at = 0.0
             self.error, self.again_at = str(error), now + LOOK_S
             return {}
         self.error = ""
@@ -112,6 +118,7 @@ class Reader:
         self._links: dict[tuple[str, float], _Link] = {}
         self._aggregator = Aggregator()
         self._looked = False
+        self._failed: dict[str, tuple[list[live.Failed], int]] = {}  # of runs that have ended
         self._runs: dict[str, tuple[live.Run, Path]] = {}  # that go on
 
     def __enter__(self) -> Reader:
@@ -154,6 +161,9 @@ class Reader:
                     page.at_work += [_at_work(link.record.name, node, *task) for task in data.get("at_work", ())]
         page.at_work = sorted(page.at_work, key=lambda task: task.since)[:at_work]
         self._name(page.at_work)
+        for newest, total in self._failed.values() if failed else ():
+            page.failed += newest
+            page.failed_total += total
         page.failed = page.failed[:failed]
         return page
 
@@ -185,6 +195,7 @@ class Reader:
     def _ended(self) -> list[live.Run]:
         """Runs that have left word of their end since the last look."""
         ended = []
+        self._failed = failed = {}
         for path in (records.base_path() / watched.FOLDER).glob(f"{watched.here()}-*{watched.END}"):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 if time.time() - path.stat().st_mtime > ENDED_S:
@@ -193,6 +204,7 @@ class Reader:
                 told = _told.decode(path.read_bytes())
                 if told.run is not None and (self.name is None or told.run.place == self.name):
                     ended.append(told.run)
+                    failed[told.run.id] = (told.failed, told.failed_total)
         return ended
 
     def _name(self, tasks: Sequence[live.AtWork]) -> None:

@@ -103,7 +103,7 @@ class Watched:
                 run = self.totals()
                 run.over = "ended" if self.driver.over is not None and not self.driver.over.reason else "stopped"
                 temporary = path.with_suffix(END + "-")
-                temporary.write_bytes(_encode(live.Told(run)))
+                temporary.write_bytes(_encode(msgspec.structs.replace(self._failed(0, live.PAGE), run=run)))
                 temporary.rename(path.with_suffix(END))
             else:
                 path.parent.rmdir()

@@ -17,6 +17,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -26,7 +27,7 @@ AMFS = (sys.executable, "-m", "amfs")
 @click.command()
 @click.option("--tasks", type=click.IntRange(1000), default=60_000, show_default=True, help="Tasks of the run.")
 @click.option("--nodes", type=click.IntRange(1), default=4, show_default=True, help="Local nodes, a slot each.")
-@click.option("--seconds", type=click.FloatRange(0.5), default=2.0, show_default=True, help="Of each turn.")
+@click.option("--seconds", type=click.FloatRange(0.5), default=3.0, show_default=True, help="Of each turn.")
 def watch(tasks: int, nodes: int, seconds: float) -> int:
     """Run no-op tasks, watched by status --watch, top and the dashboard and not watched in turn; the ratio of the rates."""
     with tempfile.TemporaryDirectory(prefix="amfs-w-", dir="/tmp") as home:
@@ -34,26 +35,46 @@ def watch(tasks: int, nodes: int, seconds: float) -> int:
         name = f"watch-{os.getpid()}"
         _do("up", "--nodes", str(nodes), "--slots", "1", "--name", name)
         try:
-            ratios, rates = _turns(Path(home), name, tasks, seconds)
+            turns = _turns(Path(home), name, tasks, seconds)
         finally:
             _do("down", name)
-    if not ratios:
+    if len(turns) < 4:
         click.echo("the run was over before it could be measured: take more --tasks", err=True)
         return 1
-    low, _, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
-    click.echo(f"{tasks:,} tasks on {nodes} nodes, watched and not in {len(ratios)} turns of {seconds:g} s")
-    rate, ratio = statistics.median(rates), statistics.median(ratios)
-    click.echo(f"{rate:,.0f} tasks a second unwatched; watched beside it: {ratio:.3f} (quartiles {low:.3f} and {high:.3f})")
+    click.echo(f"{tasks:,} tasks on {nodes} nodes, watched and not in {len(turns)} turns of {seconds:g} s; watched beside unwatched:")
+    pairs = [(one, other) if one.watched else (other, one) for one, other in itertools.pairwise(turns)]
+    for title, field in (("tasks a second", "rate"), ("engine CPU a task", "cpu")):
+        ratios = [getattr(watched, field) / getattr(alone, field) for watched, alone in pairs]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        click.echo(f"  {title}: {middle:.3f} (quartiles {low:.3f} and {high:.3f})")
     return 0
+
+
+class Turn(NamedTuple):
+    """``cpu``: seconds of the nodes and of the process of the run, for each task."""
+
+    watched: bool
+    rate: float
+    cpu: float
 
 
 def _do(*words: str) -> None:
     subprocess.run([*AMFS, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _turns(home: Path, name: str, tasks: int, seconds: float) -> tuple[list[float], list[float]]:
-    """The ratios of neighbouring turns, and the rates of those unwatched."""
+def _cpu(pids: list[int]) -> float:
+    """Seconds of CPU that these processes have used, without their children."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _turns(home: Path, name: str, tasks: int, seconds: float) -> list[Turn]:
+    """The turns of one run, watched and not."""
     from amfs.live.reader import ask_run, run_sockets
+    from amfs.net.records import load
     from amfs.vocabulary.live import Ask
 
     (home / "list").write_text("".join(f"t{number} -b /bin/true\n" for number in range(tasks)))
@@ -68,7 +89,8 @@ def _turns(home: Path, name: str, tasks: int, seconds: float) -> tuple[list[floa
     address = faces[1].stdout.readline().strip().replace("/?", "/events?")
     threading.Thread(target=_look, args=(address,), daemon=True).start()
     run = subprocess.Popen([*AMFS, "run", "--session", name, "--no-journal", "list"], cwd=home, stderr=subprocess.DEVNULL)
-    rates: list[tuple[bool, float]] = []
+    turns: list[Turn] = []
+    pids = [entry.pid for entry in load(home / name / "session.json").nodes] + [run.pid]
     try:
         while not run_sockets() and run.poll() is None:
             time.sleep(0.1)
@@ -79,12 +101,13 @@ def _turns(home: Path, name: str, tasks: int, seconds: float) -> tuple[list[floa
             for face in faces:
                 face.send_signal(signal.SIGCONT if watched else signal.SIGSTOP)
             time.sleep(0.3)  # what was begun ends
-            before, at = ask_run(path, Ask("totals")).run, time.monotonic()
+            before, at, used = ask_run(path, Ask("totals")).run, time.monotonic(), _cpu(pids)
             time.sleep(seconds)
-            after, now = ask_run(path, Ask("totals")).run, time.monotonic()
+            after, now, used = ask_run(path, Ask("totals")).run, time.monotonic(), _cpu(pids) - used
             if before is None or after is None or after.finished == after.total:
                 break
-            rates.append((watched, (after.finished - before.finished) / (now - at)))
+            done = max(1, after.finished - before.finished)
+            turns.append(Turn(watched, done / (now - at), used / done))
             watched = not watched
     except OSError:
         pass  # the run is over
@@ -95,9 +118,7 @@ def _turns(home: Path, name: str, tasks: int, seconds: float) -> tuple[list[floa
             process.wait(30)
         run.wait()
         os.close(theirs)
-    turns = list(itertools.pairwise(rates))
-    ratios = [one[1] / other[1] if one[0] else other[1] / one[1] for one, other in turns if one[1] and other[1]]
-    return ratios, [rate for watched, rate in rates if not watched]
+    return turns
 
 
 def _drain(fd: int) -> None:

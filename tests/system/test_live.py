@@ -81,9 +81,12 @@ def test_a_run_alone_is_found_and_its_tasks_are_named(going: subprocess.Popen[by
         assert "run of list.txt" in table and "long" in table and "at work: 1 task" in table
         assert "list.txt" in amfs("top", "--once").stdout
         os.kill(task.pid, signal.SIGTERM)
-        until(lambda: reader.page().failed_total == 2 or not run_sockets())
+        until(lambda: not run_sockets())
         until(lambda: [run.over for run in reader.frame().runs] == ["ended"])
         assert reader.frame().runs[0].failed == 2  # how it stood at its very end
+        page = reader.page()
+        assert (page.failed_total, {failed.task for failed in page.failed}) == (2, {"long", "bad"})
+        assert page.at_work == []
     assert not list(home.glob(".runs/*.sock"))
 
 

@@ -10,7 +10,7 @@
   const span = s => secs(Math.max(0, s) * 1e6);
   const age = s => s < 100 ? span(s) : s < 3600 ? Math.floor(s / 60) + ' min ' + Math.floor(s % 60) + ' s' : Math.floor(s / 3600) + ' h ' + Math.floor(s / 60 % 60) + ' min';
   const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  let frame = null, chosen = null, paused = false, wanted = 20, dirty = false, drawn = 0, filter = '';
+  let frame = null, chosen = null, picked = false, failedBefore = null, paused = false, wanted = 20, dirty = false, drawn = 0, filter = '';
   let page = { at_work: [], failed: [], at_work_total: 0, failed_total: 0 };
   const series = { at: [], rate: [], failed: [], slots: [], running: [], memory: [], spilled: [], moved: [] };
 
@@ -33,7 +33,8 @@
 
   function tables() {
     const { runs, nodes, sessions } = frame, going = runs.filter(run => !run.over);
-    if (!runs.some(run => run.id === chosen)) chosen = (going[0] || runs[0] || {}).id || null;
+    const now = runs.find(run => run.id === chosen);
+    if (!now || (now.over && !picked && going.length)) { chosen = (going[0] || runs[0] || {}).id || null; picked = false; }
     const run = runs.find(each => each.id === chosen), slots = sum(nodes, 'slots'), busy = sum(nodes, 'running');
     const failed = sum(runs, 'failed');
     $('cards').replaceChildren(
@@ -61,7 +62,7 @@
     const stages = run ? run.stages : [];
     $('stagenote').textContent = run ? run.source : '';
     table('stagetable', ['stage', 'done', 'of', 'failed', 'not run', 'per second', 'busy', 'moved', 'to shared'], stages.slice(0, 200).map(s => row([s.label,
-      num(s.finished), s.tasks ? num(s.tasks) : '', s.failed ? num(s.failed) : '', s.not_run ? num(s.not_run) : '', s.rate ? rate(s.rate) : '', age(s.busy_s),
+      num(s.finished), s.tasks ? num(s.tasks) : '', s.failed ? num(s.failed) : '', s.not_run ? num(s.not_run) : '', s.rate ? rate(s.rate) : '', s.busy_s ? age(s.busy_s) : '',
       s.moved ? size(s.moved) : '', s.to_shared ? size(s.to_shared) : ''])));
     const shown = filter ? nodes.filter(n => (n.host + ' ' + n.state + ' ' + n.place).includes(filter)) : nodes;
     const odd = shown.filter(n => n.state !== 'up'), rest = shown.filter(n => n.state === 'up');
@@ -106,7 +107,7 @@
     const plot = new uPlot({
       width: width(), height: 150, cursor: { y: false }, legend: { live: true },
       scales: { x: { time: true }, y: { range: (u, low, high) => [0, Math.max(least, high * 1.08)] } },
-      axes: [axis({}), axis({ size: 62, values: (u, all) => all.map(values) })],
+      axes: [axis({}), axis({ size: 74, values: (u, all) => all.map(values) })],
       series: [{}, ...names.map((name, i) => ({ label: name, stroke: () => css(colours[i]), width: 1.6, fill: i ? undefined : () => css(colours[0]) + '33',
         value: (u, v) => v == null ? '' : values(v) }))],
     }, [[], ...names.map(() => [])], $(id));
@@ -189,7 +190,9 @@
     frame = told;
     const going = told.runs.filter(run => !run.over);
     const add = (name, value) => { series[name].push(value); if (series[name].length > KEPT) series[name].shift(); };
-    add('at', told.at); add('rate', sum(going, 'rate')); add('failed', sum(told.runs, 'failed')); add('slots', sum(told.nodes, 'slots'));
+    add('at', told.at); add('rate', sum(going, 'rate')); const failed = sum(told.runs, 'failed'), gap = series.at.length > 1 ? told.at - series.at[series.at.length - 2] : 0;
+    add('failed', gap > 0 && failedBefore !== null ? Math.max(0, failed - failedBefore) / gap : 0); failedBefore = failed;
+     add('slots', sum(told.nodes, 'slots'));
     add('running', sum(told.nodes, 'running')); add('memory', sum(told.nodes, 'memory')); add('spilled', sum(told.nodes, 'spilled'));
     add('moved', sum(told.nodes, 'fetched_rate'));
     column();
@@ -218,12 +221,12 @@
   function choose(step) {
     if (!frame || !frame.runs.length) return;
     const at = frame.runs.findIndex(run => run.id === chosen);
-    chosen = frame.runs[Math.max(0, Math.min(frame.runs.length - 1, at + step))].id; dirty = true;
+    chosen = frame.runs[Math.max(0, Math.min(frame.runs.length - 1, at + step))].id; picked = dirty = true;
   }
   $('pause').addEventListener('click', pause);
   $('moretasks').addEventListener('click', () => { wanted = Math.min(500, wanted * 4); });
   $('nodefilter').addEventListener('input', event => { filter = event.target.value.trim(); dirty = true; });
-  $('runtable').addEventListener('click', event => { const tr = event.target.closest('tr[data-run]'); if (tr) { chosen = tr.dataset.run; dirty = true; } });
+  $('runtable').addEventListener('click', event => { const tr = event.target.closest('tr[data-run]'); if (tr) { chosen = tr.dataset.run; picked = dirty = true; } });
   $('runtable').addEventListener('keydown', event => { if (event.key === 'Enter') event.target.click(); });
   const jumps = { r: 'runs', s: 'stages', t: 'tasks', f: 'failures', n: 'nodes', x: 'transfers', d: 'decisions' };
   document.addEventListener('keydown', event => {
