@@ -18,7 +18,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
@@ -27,7 +27,7 @@ from amfs.errors import AmfsError, UsageError, WorkflowError
 from amfs.runs.context import RunOptions
 from amfs.runs.drive import add_checked, drive, open_run
 from amfs.runs.driver import exit_code_of
-from amfs.runs.interrupts import watch
+from amfs.runs.interrupts import say, watch
 from amfs.runs.journal import read
 from amfs.runs.keywords import CommonKeywords, RunKeywords, TaskKeywords
 from amfs.runs.live import LiveRun
@@ -160,7 +160,7 @@ def run(
         take_in_made(workflow, past, chosen.base, chosen.hashed_outputs, chosen.session, trust=chosen.resume == "trust")
     plan = check(workflow, place)
     expander = Expander(workflow, plan, place, chosen.hashed_outputs, shown.message) if plan.later else None
-    with open_run(chosen, workflow.tasks, plan, past=past, expander=expander) as driver:
+    with _told_if_interrupted(), open_run(chosen, workflow.tasks, plan, past=past, expander=expander) as driver:
         driver.begin()
         shown.start(len(workflow.tasks), len(driver.submitter.members), sum(driver.submitter.members.values()))
         drive(driver, shown)
@@ -171,6 +171,16 @@ def run(
         if progress:
             shown.finish(summary)
         return RunResult(summary, workflow, trace, cell_number() if progress else 0)
+
+
+@contextlib.contextmanager
+def _told_if_interrupted() -> Iterator[None]:
+    """In a notebook: one sentence, when all has ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say()
+        raise
 
 
 def _options(given: Mapping[str, Any]) -> RunOptions:
