@@ -89,6 +89,8 @@ class Launcher:
         """Take up to ``count`` records back from the tail of the queue, at once; returns their serials (no completion follows)."""
     def queued(self) -> int: ...
     def running(self) -> int: ...
+    def at_work(self) -> list[tuple[int, int, int, int]]:
+        """The tasks that run now: (serial, start in microseconds since the epoch, slot, number of the first process)."""
     def cpu_us(self) -> int:
         """CPU time of the launcher thread so far."""
     def stop(self) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from amfs.client.discovery import is_live
 from amfs.client.files import Extent, Files, StrPath, Usage
 from amfs.client.tree import Entry
 from amfs.errors import SessionError, UsageError
 from amfs.runs.api import RunResult, Session, run
+from amfs.runs.keywords import RunKeywords, SessionKeywords
 from amfs.vocabulary.attr import COPIES_MAX, Attr
 
 if TYPE_CHECKING:
@@ -61,6 +63,31 @@ def _start(
         return session, None
     record = LocalProcesses(1 if nodes is None else nodes).start(session, NodeOptions(slots=slots or 0, replicas=replicas or 1))
     return record.name, None if keep else OwnedSession(record)
+
+
+class Listed(NamedTuple):
+    """One entry of ``Cluster.ls``, much like ``os.DirEntry``. ``attr``: all that is known of it."""
+
+    name: str
+    path: str
+    attr: Attr
+
+    @classmethod
+    def of(cls, entry: Entry) -> Listed:
+        """The same with text for bytes."""
+        return cls(os.fsdecode(entry.name), os.fsdecode(entry.path), entry.attr)
+
+    def is_dir(self) -> bool:
+        return stat.S_ISDIR(self.attr.mode)
+
+    def is_file(self) -> bool:
+        return stat.S_ISREG(self.attr.mode)
+
+    def is_symlink(self) -> bool:
+        return stat.S_ISLNK(self.attr.mode)
+
+    def __repr__(self) -> str:
+        return f"<Listed {self.path!r}>"
 
 
 class Cluster:
@@ -163,12 +190,12 @@ class Cluster:
 
     # ── work ───────────────────────────────────────────────────────────────────────────────────────
 
-    def run(self, workflow: Workflow | str | os.PathLike[str] | Iterable[Task], **options: Any) -> RunResult:
+    def run(self, workflow: Workflow | str | os.PathLike[str] | Iterable[Task], **options: Unpack[RunKeywords]) -> RunResult:
         """Run a workflow on these nodes to its end: see ``amfs.run``. Idle workers of its executors leave their slots to it."""
         self._release_slots()
         return run(workflow, **self._own(options))
 
-    def session(self, **options: Any) -> Session:
+    def session(self, **options: Unpack[SessionKeywords]) -> Session:
         """A run on these nodes that stays open: see ``amfs.Session``. Idle workers of its executors leave their slots to it."""
         self._release_slots()
         return Session(**self._own(options))
@@ -189,7 +216,7 @@ class Cluster:
 
         return execute(self._session, progress=progress)
 
-    def _own(self, options: dict[str, Any]) -> dict[str, Any]:
+    def _own(self, options: Mapping[str, Any]) -> dict[str, Any]:
         if "session" in options:
             raise UsageError("a cluster runs in its own session; leave the option session out")
         return {**options, "session": self._session}
@@ -228,15 +255,15 @@ class Cluster:
         """As Python's ``open``; see ``Files.open`` for what there is besides."""
         return self.files.open(path, mode, *args, **how)
 
-    def ls(self, path: StrPath = "/") -> list[Entry]:
-        """The entries of a directory, by name; of a file the one for itself."""
+    def ls(self, path: StrPath = "/") -> list[Listed]:
+        """The entries of a directory, by name; of a file the one for itself. Names are text, as ``os.fsdecode`` makes it."""
         info = self.files.info(path)
         if not self.files.isdir(path):
             from amfs.client.paths import clean
 
             above, _, name = clean(path).rpartition(b"/")
-            return [Entry(above or b"/", name, info)]
-        return sorted(self.files.scandir(path), key=lambda entry: entry.name)
+            return [Listed.of(Entry(above or b"/", name, info))]
+        return [Listed.of(entry) for entry in sorted(self.files.scandir(path), key=lambda entry: entry.name)]
 
     def url(self, path: str) -> str:
         """The same file for libraries that use fsspec (pandas, pyarrow, Dask …): "amfs://SESSION/path"."""

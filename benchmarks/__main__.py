@@ -22,6 +22,7 @@ COMMANDS = {
     "collective": ("benchmarks.commands.collective", "Multicast, gather, allgather, scatter, and the cost model."),
     "shuffle": ("benchmarks.commands.collective", "The partitioner and whole shuffles."),
     "functions": ("benchmarks.commands.functions", "Python functions beside ProcessPoolExecutor, Dask and Ray."),
+    "watch": ("benchmarks.commands.watching", "What it costs a run to be watched, in turn with the same run unwatched."),
     "queue": ("benchmarks.commands.queue", "What queueing a task costs in each shell."),
     "swift": ("benchmarks.commands.scripts", "What Swift scripts cost."),
     "translate": ("benchmarks.commands.translation", "Reading workflows: CPU time and memory."),

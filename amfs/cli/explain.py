@@ -6,11 +6,12 @@ and, when a session is up, on its nodes (queues, slots, files on their way).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,7 +27,7 @@ WAITS_SHOWN = 5
 CHAIN_SHOWN = 6
 
 #: What a node says of a task that waits for another one, which it knows by its number.
-_WAITS = re.compile(r"\A(node \d+: waits for )task #(\d+)( to finish)\Z")
+_WAITS = re.compile(r"\A((?:session [^:]*: )?node \d+: waits for )task #(\d+)( to finish)\Z")
 
 
 @click.command()
@@ -80,11 +81,10 @@ def _explain_task(run: RunOf, what: str, file: str, session: str | None, timeout
     told = reasons(tasks, index, run.base, run.done)
     embedded = _embedded(past.header.store) if past is not None else "there is no journal of a run of this list here"
     if embedded:
-        told.append(embedded)
+        told += _ask_own_node(index, os.path.realpath(file), run.base) or [embedded]
     if session is not None or past is None or not past.header.store:
-        nodes = _ask_nodes(index, session, timeout)
-        told += [_WAITS.sub(lambda found: found[1] + _called(tasks, int(found[2])) + found[3], line) for line in nodes]
-    return told
+        told += _ask_nodes(index, session, timeout)
+    return [_WAITS.sub(lambda found: found[1] + _called(tasks, int(found[2])) + found[3], line) for line in told]
 
 
 def _embedded(store: str) -> str:
@@ -143,7 +143,7 @@ def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> 
 
     waits = blockers(index)
     if not waits:
-        return [f"{place} waits for no file: all its inputs are made or on shared storage; it needs a free slot, or is running"]
+        return [f"{place} waits for no file: all its inputs are made or on shared storage"]
     lines = [f"{place} waits for:"]
     for blocker in waits[:WAITS_SHOWN]:
         if isinstance(blocker, str):
@@ -154,7 +154,7 @@ def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> 
         while depth < CHAIN_SHOWN:
             further = blockers(at)
             if not further:
-                lines.append(f"{'  ' * (depth + 1)}which waits for no file: it is running, waits for a slot, or has failed")
+                lines.append(f"{'  ' * (depth + 1)}which waits for no file ('amfs explain {tasks[at].id}' says more)")
                 break
             first = further[0]
             more = f" (and {len(further) - 1} more)" if len(further) > 1 else ""
@@ -186,10 +186,33 @@ def _makes(writer: Task, reader: Task) -> str:
     return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} from task {writer.id}{line}"
 
 
+def _running(node: int, data: dict[str, Any], run: int, index: int) -> list[str]:
+    """What a node's list of tasks at work says of this one."""
+    from amfs.runs.watched import running_in_words
+
+    tasks = data.get("at_work", ())
+    return [running_in_words(node, start * 1e-6, slot, pid) for of, number, start, slot, pid, _ in tasks if (of, number) == (run, index)]
+
+
+def _ask_own_node(index: int, source: str, base: str) -> list[str]:
+    """What a run with its own node knows of task number ``index``. The run is found by its list and directory."""
+    from amfs.live.reader import ask_run, run_sockets
+    from amfs.vocabulary.live import Ask
+
+    for _, path in run_sockets():
+        with contextlib.suppress(OSError):
+            run = ask_run(path, Ask("totals")).run
+            if run is not None and run.place == run.id and run.directory == base and os.path.realpath(run.source) == source:
+                lines = ask_run(path, Ask("explain", numbers=(index,))).lines
+                return lines or [f"process {run.pid}, which runs the list, knows nothing of this task (not submitted yet, or ended)"]
+    return []
+
+
 def _ask_nodes(index: int, name: str | None, timeout_s: float) -> list[str]:
     """What the nodes of a session know of task number ``index`` in each of their runs."""
     from amfs.client import discovery
     from amfs.client.control import Client
+    from amfs.vocabulary.live import PAGE_MAX
     from amfs.vocabulary.messages import Explain, ExplainAsk, Status, StatusAsk
 
     session = discovery.find(name) if name else discovery.newest_live()
@@ -199,12 +222,13 @@ def _ask_nodes(index: int, name: str | None, timeout_s: float) -> list[str]:
     try:
         with Client(session) as client:
             nodes = [member.node for member in client.view(timeout_s).members]
-            status = client.ask({node: StatusAsk() for node in nodes}, Status, timeout_s)
+            status = client.ask({node: StatusAsk(PAGE_MAX) for node in nodes}, Status, timeout_s)
             runs = sorted({run for answer in status.values() for run in answer.data.get("runs", [])})  # type: ignore[attr-defined]
             for run in runs:
                 answers = client.ask({node: ExplainAsk(run, index) for node in nodes}, Explain, timeout_s)
                 heading = f"session {session.name}, run {run}: " if len(runs) > 1 else f"session {session.name}: "
-                lines += [heading + line for node in sorted(answers) for line in answers[node].lines]
+                found = [line for node in sorted(status) for line in _running(node, status[node].data, run, index)]
+                lines += [heading + line for line in found or [line for node in sorted(answers) for line in answers[node].lines]]
             silent = [str(node) for node in nodes if node not in status]
     except SessionError as error:
         return [f"session {session.name}: {error}"]

@@ -18,8 +18,9 @@ import click
 import msgspec
 
 from amfs import __version__
-from amfs.cli.report_page import SCRIPT, STYLE
-from amfs.display.progress import printable, size_text, tail_lines, time_text
+from amfs.cli.report_why import critical_table, slowest_table, why_not_faster
+from amfs.display.page import SCRIPT, STYLE
+from amfs.display.progress import microseconds_text, printable, size_text, tail_lines, time_text
 from amfs.errors import UsageError
 from amfs.runs.timeline import COLUMNS, Row, all_drawn, draw_bars, draw_cells, shares, stage_colours, ticks_of, timeline_rows
 from amfs.runs.trace import Trace, read_trace
@@ -32,15 +33,25 @@ esc = html.escape
 @click.command("report")
 @click.argument("trace", metavar="TRACE", type=click.Path(dir_okay=False))
 @click.option("-o", "--output", metavar="FILE", help="Where to write the page; '-' for standard output. [default: TRACE with .html]")
-def report(trace: str, output: str | None) -> int:
-    """Make one self-contained HTML page from TRACE, as written by `amfs run --trace TRACE`."""
-    page = make_page(read_trace(trace), Path(trace).name)
+@click.option("--otlp", is_flag=True, help="Instead: a span for each attempt in OpenTelemetry's JSON, TRACE with .otlp.json.")
+def report(trace: str, output: str | None, otlp: bool) -> int:
+    """Make one self-contained HTML page from TRACE, as written by `amfs run --trace TRACE`.
+
+    TRACE itself is what Perfetto and chrome://tracing open.
+    """
+    found = read_trace(trace)
+    if otlp:
+        from amfs.runs.otlp import export
+
+        made = export(found, found.facts.get("name") or Path(trace).name)
+    else:
+        made = make_page(found, Path(trace).name).encode()
     if output == "-":
-        click.echo(page, nl=False)
+        click.echo(made, nl=False)
         return 0
-    path = Path(output) if output else Path(trace).with_suffix(".html")
+    path = Path(output) if output else Path(trace).with_suffix(".otlp.json" if otlp else ".html")
     try:
-        path.write_text(page, encoding="utf-8")
+        path.write_bytes(made)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
     click.echo(str(path))
@@ -65,7 +76,10 @@ def make_page(trace: Trace, source: str) -> str:
             _completions(trace, span),
             _at_work(trace, span),
             "</div>",
+            why_not_faster(trace, max(int(trace.facts.get("slots", 1)), sum(row.slots for row in rows), 1), span),
             _stages(trace, span, order, colours),
+            critical_table(trace, colours),
+            slowest_table(trace, colours),
         ]
         parts += [_moved(trace, span)] if any(trace.fetched) else []
     parts += [_shared_storage(trace), _failures(trace)]
@@ -87,14 +101,6 @@ def _document(name: str, body: str, data: str) -> str:
 
 def _quantile(ordered: Sequence[int], share: float) -> int:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def _short(microseconds: float) -> str:
-    if microseconds < 1000:
-        return f"{microseconds:.0f} µs"
-    if microseconds < 1e6:
-        return f"{microseconds / 1000:.3g} ms"
-    return time_text(microseconds / 1e6)
 
 
 # ── parts of the page ──────────────────────────────────────────────────────────────────────────────
@@ -254,6 +260,9 @@ def _stages(trace: Trace, span: int, order: list[int], colours: dict[int, str]) 
         times = sorted(trace.end[i] - trace.start[i] for i in tasks)
         failed = sum(not trace.ok[i] for i in tasks)
         first, last = min(trace.start[i] for i in tasks), max(trace.end[i] for i in tasks)
+        moments = (
+            first - trace.begin_us, last - trace.begin_us, _quantile(times, 0.5), _quantile(times, 0.95), times[-1], sum(times),
+        )  # fmt: skip
         cells = shares(trace, tasks, trace.begin_us, span, 120)
         top = max(cells) or 1.0
         shape = " ".join(f"{i},{20 - 19 * cell / top:.1f} {i + 1},{20 - 19 * cell / top:.1f}" for i, cell in enumerate(cells))
@@ -263,9 +272,7 @@ def _stages(trace: Trace, span: int, order: list[int], colours: dict[int, str]) 
             f'<tr><td><i class="chip" style="background:{colours[label]}"></i>'
             f"{esc(printable(trace.label_names[label]))}</td><td>{len(tasks):,}</td>"
             f"<td{' class=no' if failed else ''}>{failed or ''}</td>"
-            f"<td>{_short(first - trace.begin_us)}</td><td>{_short(last - trace.begin_us)}</td>"
-            f"<td>{_short(_quantile(times, 0.5))}</td><td>{_short(_quantile(times, 0.95))}</td><td>{_short(times[-1])}</td>"
-            f"<td>{_short(sum(times))}</td><td>{size_text(sum(trace.read[i] for i in tasks))}</td>"
+            f"{''.join(f'<td>{microseconds_text(each)}</td>' for each in moments)}<td>{size_text(sum(trace.read[i] for i in tasks))}</td>"
             f"<td>{size_text(sum(trace.fetched[i] for i in tasks))}</td>"
             f"<td>{size_text(sum(trace.written[i] for i in tasks))}</td><td>{spark}</td></tr>"
         )
@@ -307,7 +314,7 @@ def _failures(trace: Trace) -> str:
         stderr = "\n".join(tail_lines(failure.get("stderr", ""), 20))
         task, label = esc(printable(failure["id"])), esc(printable(failure["label"]))
         what = esc(printable(failure.get("detail") or failure["outcome"]))
-        head = f'<b>{task}</b> ({label}) {what} <span class="why">{where}at {_short(failure["ts"] - trace.begin_us)}</span>'
+        head = f'<b>{task}</b> ({label}) {what} <span class="why">{where}at {microseconds_text(failure["ts"] - trace.begin_us)}</span>'
         shown = " open" if len(items) < 3 and stderr else ""
         words = f"<pre>{esc(stderr)}</pre>" if stderr else ""
         items.append(f"<details{shown}><summary>{head}</summary>{words}</details>")

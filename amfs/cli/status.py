@@ -1,4 +1,4 @@
-"""``amfs status``: sessions, their nodes and the work of each node."""
+"""``amfs status``: sessions, their nodes, runs and the tasks at work; once, or every second."""
 
 from __future__ import annotations
 
@@ -9,22 +9,30 @@ import click
 
 from amfs.cli.completion import session_names
 
-_COLUMNS = ("slots", "running", "ready", "parked", "dispatching", "files", "records")
-_SIZES = ("memory", "spilled", "fs_spilled")  # of files of runs, of amfs:/; shown when there are any
-_TITLES = {"fs_spilled": "amfs:/ spilled"}
+#: What a node says, and how people call it. Tasks that wait for files are in no queue yet.
+_COLUMNS = {"slots": "slots", "running": "running", "ready": "wait for a slot", "parked": "wait for files", "files": "files"}
+_SIZES = {"memory": "memory", "spilled": "spilled", "fs_spilled": "amfs:/ spilled"}  # of files of runs, of amfs:/; shown when there are any
+AT_WORK_SHOWN = 10
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=session_names)
 @click.option("--output", "form", type=click.Choice(["table", "json"]), default="table", help="What to print (default: table).")
 @click.option("--timeout", type=click.FloatRange(min=0.1), default=3.0, metavar="SECONDS", help="For the nodes to answer (default 3).")
-def status(name: str | None, form: str, timeout: float) -> int:
-    """Show sessions, their nodes and what they are doing.
+@click.option("--watch", is_flag=True, help="Show it again and again until Ctrl-C; with --output json a frame on each line.")
+@click.option("--every", type=click.FloatRange(min=0.2), default=1.0, metavar="SECONDS", help="For --watch (default 1).")
+def status(name: str | None, form: str, timeout: float, watch: bool, every: float) -> int:
+    """Show sessions, their nodes and what they are doing; runs, and the tasks at work with their age and memory.
 
-    NAME is the name of a session or the path of a session file; without it, all sessions of this user on this host.
+    NAME is the name of a session or the path of a session file; without it, all sessions and runs of this user on this host.
     """
+    if watch:
+        return _watch(name, form, every)
     from amfs.client import discovery
+    from amfs.display.summary import json_safe
     from amfs.errors import SessionError
+    from amfs.live.reader import Reader
+    from amfs.live.text import runs_text
     from amfs.net import records
     from amfs.runs import leftovers
 
@@ -34,21 +42,53 @@ def status(name: str | None, form: str, timeout: float) -> int:
         for words in leftovers.in_words(leftovers.find(leftovers.places())):
             click.echo(f"amfs: {words}", err=True)
         chosen = [session for session in records.list_all() if discovery.is_live(session)]
-        if not chosen:
-            discovery.find()  # cleans up after the dead and says that there is none
+    with Reader(name) as reader:
+        frame = reader.frame()
+        page = reader.page(AT_WORK_SHOWN, failed=0)
+    if not chosen and not frame.runs:
+        discovery.find()  # cleans up after the dead and says that there is none
     facts = [_look(session, timeout) for session in chosen]
     if form == "json":
         import msgspec
 
-        click.echo(msgspec.json.format(msgspec.json.encode({"sessions": facts})))
+        told = json_safe({"sessions": facts, "runs": msgspec.to_builtins(frame.runs), "at_work": msgspec.to_builtins(page.at_work)})
+        click.echo(msgspec.json.format(msgspec.json.encode(told)))
     else:
         for number, fact in enumerate(facts):
             if number:
                 click.echo()
             _print(fact)
-    if all(fact["error"] for fact in facts):
+        if facts and frame.runs:
+            click.echo()
+        for line in runs_text(frame, page):
+            click.echo(line)
+    if facts and all(fact["error"] for fact in facts):
         raise SessionError("no session answers")
     return 0
+
+
+def _watch(name: str | None, form: str, every: float) -> int:
+    """Until Ctrl-C. On a terminal each frame takes the place of the one before."""
+    import sys
+
+    import msgspec
+
+    from amfs.display.summary import json_safe
+    from amfs.live.reader import Reader
+    from amfs.live.text import frame_text
+
+    with Reader(name) as reader:
+        while True:
+            begun = time.monotonic()
+            frame = reader.frame()
+            if form == "json":
+                click.echo(msgspec.json.encode(json_safe(msgspec.to_builtins(frame))))
+            else:
+                lines = frame_text(frame, reader.page(AT_WORK_SHOWN, failed=0))
+                clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
+                click.echo(clear + "\n".join([time.strftime("%H:%M:%S"), *lines, ""]))
+            sys.stdout.flush()
+            time.sleep(max(0.0, begun + every - time.monotonic()))
 
 
 def _look(session: Any, timeout_s: float) -> dict[str, Any]:
@@ -122,7 +162,7 @@ def _print(fact: dict[str, Any]) -> None:
         click.echo(f"  {fact['error']}")
     shown = [column for column in _COLUMNS if any(column in node for node in nodes)]
     sizes = [column for column in _SIZES if any(node.get(column) for node in nodes)]
-    rows = [("node", "state", "host", "pid", *shown, *(_TITLES.get(size, size) for size in sizes))]
+    rows = [("node", "state", "host", "pid", *(_COLUMNS[column] for column in shown), *(_SIZES[size] for size in sizes))]
     for node in nodes:
         mark = "*" if node["node"] == fact["manager"] else ""
         cells = [f"{node['node']}{mark}", node["state"], node["host"], str(node["pid"] or "-")]

@@ -21,6 +21,7 @@ from fsspec.utils import isfilelike, stringify_path
 
 from amfs.client.connection import Call
 from amfs.client.files import Files
+from amfs.client.keyvalue import ROOT as KEYS
 from amfs.client.open_file import CHUNK
 from amfs.client.paths import clean, parse
 from amfs.client.transfer import open_exported
@@ -40,6 +41,11 @@ def _files_of(session: str | None, node: int | None) -> Files:
         if files is None or files.connection.closed:
             files = _shared[key] = Files(session, node=node)
         return files
+
+
+def _visible(entry: Entry) -> bool:
+    """Is it no directory of the session's own, as that of keys and values? By its path it is found all the same."""
+    return entry.path != KEYS
 
 
 class AmfsFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
@@ -101,7 +107,7 @@ class AmfsFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
         name = self._strip_protocol(path)
         try:
-            entries = sorted(self.files.scandir(name), key=lambda entry: entry.name)
+            entries = sorted(filter(_visible, self.files.scandir(name)), key=lambda entry: entry.name)
         except NotADirectoryError:
             return [self.info(name)] if detail else [name]
         if not detail:
@@ -132,6 +138,8 @@ class AmfsFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         above = 0 if top == b"/" else top.count(b"/")
         found: dict[str, dict[str, Any]] = {}
         for at, entries in self.files.walk(top, lambda error: None):
+            if at == b"/":
+                entries[:] = filter(_visible, entries)  # and so it is not walked
             infos = self._infos(entries)
             found.update({each: info for each, info in infos.items() if withdirs or info["type"] != "directory"})
             if maxdepth is not None and (0 if at == b"/" else at.count(b"/")) - above + 1 >= maxdepth:

@@ -15,3 +15,8 @@ def shell() -> Any:
 def in_notebook() -> bool:
     """Does a kernel run here, so that the front end shows HTML?"""
     return getattr(shell(), "kernel", None) is not None
+
+
+def cell_number() -> int:
+    """The number of the cell that runs, 0 outside of notebooks."""
+    return int(getattr(shell(), "execution_count", 0) or 0) if in_notebook() else 0

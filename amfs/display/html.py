@@ -51,8 +51,9 @@ def headed(title: str, detail: str, body: str = "", *, good: bool | None = None)
     return f'<div>{mark}<b>{esc(title)}</b> <span style="color:{_SOFT}">{esc(detail)}</span>{body}</div>'
 
 
-def summary_html(summary: Summary) -> str:
-    """The summary of a run: how it ended, the table of its stages, the first failures with their last words."""
+def summary_html(summary: Summary, ended: bool = True) -> str:
+    """The summary of a run: how it ended (unless that was said already), the table of its stages, the first failures with their last
+    words."""
     rows = stage_rows(summary)
     body = table(rows, total=len(rows) > 2) if rows else ""
     for failure in summary.failures[:FAILURES_SHOWN]:
@@ -63,7 +64,7 @@ def summary_html(summary: Summary) -> str:
     if more > 0:
         body += f"<div>and {more:,} more failed</div>"
     body += "".join(f"<div>{esc(note)}</div>" for note in summary.notes)
-    return headed(summary.outcome, verdict(summary), body, good=summary.exit_code == 0)
+    return headed(summary.outcome, verdict(summary), body, good=summary.exit_code == 0) if ended else f"<div>{body}</div>"
 
 
 def progress_html(shot: Snapshot, words: str) -> str:

@@ -13,7 +13,7 @@ from amfs.display.html import headed, progress_html
 from amfs.display.progress import QuietProgress, progress_line, timed, verdict
 from amfs.display.summary import Meter, Snapshot, Summary
 
-_QUIET_S = 0.3  # a run that is over by then shows only its summary
+_QUIET_S = 0.3  # a run that is over by then shows only how it ended
 
 
 class NotebookProgress(QuietProgress):
@@ -42,8 +42,7 @@ class NotebookProgress(QuietProgress):
         self._line(f"amfs: {text}")
 
     def finish(self, summary: Summary) -> None:
-        if self._handle is not None:
-            self._show(headed(summary.outcome, verdict(summary), good=summary.exit_code == 0))
+        self._show(headed(summary.outcome, verdict(summary), good=summary.exit_code == 0))
 
     def _show(self, text: str) -> None:
         shown: Any = import_module("IPython.display")

@@ -65,6 +65,15 @@ def time_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def microseconds_text(microseconds: float) -> str:
+    """``850`` → ``'850 µs'``, ``1234`` → ``'1.23 ms'``, beyond a second as ``time_text``."""
+    if microseconds < 1000:
+        return f"{microseconds:.0f} µs"
+    if microseconds < 1e6:
+        return f"{microseconds / 1000:.3g} ms"
+    return time_text(microseconds / 1e6)
+
+
 def rate_text(rate: float) -> str:
     """Tasks per second, short."""
     return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s"

@@ -442,11 +442,14 @@ class Dispatcher(Machine):
     def explain(self, run: int, tid: int) -> list[str]:
         known = self.runs.get(run)
         record = known.records.get(tid) if known else None
-        if record is None:
+        if known is None or record is None:
             return []
-        where = f" (node {record.worker})" if record.worker >= 0 else ""
         tries = f", attempt {record.failures + 1}" if record.failures else ""
-        return [f"dispatcher on node {self.node}: {record.state.name}{where}{tries}"]
+        if record.state == RecordState.QUEUED:
+            return [f"waits for a node{tries}: each has as many tasks as it takes; {len(known.queue)} tasks wait so at node {self.node}"]
+        if record.state == RecordState.BACKING_OFF:
+            return [f"has failed, and waits for its next attempt ({record.failures + 1})"]
+        return [f"given to node {record.worker}{tries}"]
 
     def check_invariants(self) -> None:
         for run in self.runs.values():

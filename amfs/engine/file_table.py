@@ -227,7 +227,7 @@ class FileTable:
                 self._fetch_failed(run, file, peer)
             elif blob.data is not None:
                 self.outbox.act(StoreInline(blob.name, blob.data, blob.mode, blob.mtime_ns))
-                self._fetched(run, file, blob.size)
+                self._fetched(run, file, blob.size, peer)
             else:
                 serial = self.state.job("fetch", run, blob.name, None)
                 self.sources[serial] = peer
@@ -236,8 +236,9 @@ class FileTable:
                     self.disk_jobs.add(serial)
                 self.outbox.act(FetchData(serial, peer, blob.name, blob.size, blob.mode, serial in self.disk_jobs, blob.mtime_ns))
 
-    def _fetched(self, run: Run, file: File, size: int) -> None:
+    def _fetched(self, run: Run, file: File, size: int, source: int) -> None:
         file.size = size
+        self.state.fetched_from[source] = self.state.fetched_from.get(source, 0) + size
         file.mtime_ns = 0
         file.fetching = False
         self.state.move_file(file, FileEvent.COPIED)
@@ -363,7 +364,7 @@ class FileTable:
                     file.size, file.copy = event.size, event.serial
                     self.memory.move(file, PlaceEvent.STORED_ON_DISK)
                     self.outbox.act(Evict(name, event.serial))
-                self._fetched(run, file, event.size)
+                self._fetched(run, file, event.size, source)
         elif event.lost_of and event.lost_of == origins.run_mark(run.info):
             self._gone_from_session(run, file)
         elif event.error:  # stage

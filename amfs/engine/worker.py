@@ -490,10 +490,14 @@ class Worker(Machine):
                 for f in waits
             ]
         if entry.state == TaskState.READY:
-            return [f"node {self.node}: READY, {len(self.ready)} in the queue for {self.slots} slots"]
+            if self.room.wanted:
+                return [f"node {self.node}: waits for memory: files of other tasks take what its own need"]
+            return [f"node {self.node}: waits for a slot: {len(self.inflight)} tasks are before it, and {len(self.ready)} wait with it"]
         if entry.state == TaskState.RUNNING:
-            return [f"node {self.node}: given to the launcher, {len(self.inflight)} tasks there for {self.slots} slots"]
-        return [f"node {self.node}: {entry.state.name}"]
+            return [f"node {self.node}: runs, or is among the next for a slot: {len(self.inflight)} such tasks for {self.slots} slots"]
+        if entry.state == TaskState.FLUSHING:
+            return [f"node {self.node}: has run; its files are on their way to shared storage"]
+        return [f"node {self.node}: was given to another node"]
 
     def check_invariants(self) -> None:
         for run in self.runs.values():

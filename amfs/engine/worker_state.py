@@ -38,6 +38,8 @@ class WorkerState:
         self.ready = ReadyQueue()
         self.inflight: dict[int, TaskEntry] = {}  # launcher serial -> task
         self.jobs: dict[int, tuple[str, Run, str, TaskEntry | None]] = {}  # serial of a copy or fetch -> (kind, run, key, task)
+        self.ended = 0  # tasks that ended here since the node began,
+        self.fetched_from: dict[int, int] = {}  # and bytes that came from other nodes
         self.serial = 0  # the last, of a job or of a task at the launcher
 
     def run_for(self, run: int, peer: int, message: m.Message) -> Run | None:
@@ -141,6 +143,7 @@ class WorkerState:
         run, spec = entry.run, entry.spec
         del run.tasks[spec.tid]
         run.ended += 1
+        self.ended += 1
         if entry.inputs:
             if result.outcome == Outcome.OK:
                 self.outbox.release(run.id, entry.inputs)

@@ -6,8 +6,10 @@ decides. When the run ends early (the session is gone), all calls fail. Must not
 
 from __future__ import annotations
 
+import linecache
 import os
 import pickle
+import re
 import select
 import socket
 import struct
@@ -41,6 +43,8 @@ _RECEIVE = 1 << 20
 
 class WorkerLost(futures.BrokenExecutor):
     """The worker died while it executed this call. Calls that it had not begun are executed by others."""
+
+_FRAME = re.compile(r'  File "(.+)", line (\d+)(?:, in (.+))?')
 
 
 class CallInterrupted(AmfsError):
@@ -518,5 +522,25 @@ def _error_of(payload: bytes) -> BaseException:
         error: BaseException = pickle.loads(payload[4 + length :])
     except Exception as why:
         error = RuntimeError(f"an exception that cannot be loaded here ({why})")
-    error.__cause__ = RemoteTraceback(text)
+    error.__cause__ = RemoteTraceback(with_source(text))
     return error
+
+
+def with_source(text: str) -> str:
+    """A traceback with the source lines that only this process has: those of cells and of what was typed."""
+    lines = text.splitlines()
+    for at in range(len(lines) - 1, -1, -1):
+        found = _FRAME.fullmatch(lines[at])
+        if found is None or "".join(lines[at + 1 : at + 2]).startswith("    "):
+            continue
+        if source := linecache.getline(_file_of(found[1], found[3] or "", int(found[2])), int(found[2])).strip():
+            lines.insert(at + 1, f"    {source}")
+    return "\n".join(lines) + "\n"
+
+
+def _file_of(name: str, function: str, line: int) -> str:
+    """Where the source is. What was defined in this program travels without that: it is found by the function's name."""
+    code = getattr(getattr(sys.modules["__main__"], function, None), "__code__", None)
+    if name.startswith("<") and code is not None and line in {at for _, _, at in code.co_lines()}:
+        return str(code.co_filename)
+    return name

@@ -57,3 +57,24 @@ def usable_cpus() -> int:
     given = os.environ.get("SLURM_CPUS_ON_NODE", "")  # some sites do not bind jobs to their CPUs
     most = int(given) if given.isdecimal() else 1 << 20
     return max(1, min(len(os.sched_getaffinity(0)), math.ceil(min(memory.cpu_quota(), most))))
+
+
+_TREE_MAX = 64  # processes of one task that are looked at
+
+
+def resident_of_tree(pid: int) -> int:
+    """Bytes of memory that a process and its descendants have; -1 if it is gone. Of more than 64 processes it is that of the first."""
+    page = os.sysconf("SC_PAGESIZE")
+    pages, waiting, seen = 0, [pid], 0
+    while waiting and seen < _TREE_MAX:
+        one = waiting.pop()
+        seen += 1
+        try:
+            with open(f"/proc/{one}/statm", "rb") as file:
+                pages += int(file.read().split()[1])
+            with open(f"/proc/{one}/task/{one}/children", "rb") as file:
+                waiting += map(int, file.read().split())
+        except (OSError, IndexError):
+            if one == pid and not pages:
+                return -1
+    return pages * page

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from heapq import nlargest
 from typing import TYPE_CHECKING, NamedTuple
 
 from amfs.config import DispatcherLimits, MemberLimits, MemoryLimits, WorkerLimits
@@ -58,6 +59,7 @@ from amfs.vocabulary.events import (
     Started,
     StoreFailed,
     TasksExited,
+    TellAtWork,
     TimerFired,
     ViewChanged,
 )
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
 WITHOUT_VIEW = frozenset((
     m.View, m.ViewChange, m.Join, m.IdAssigned, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
 ))  # fmt: skip
+
+SENDERS_TOLD = 16  # nodes from which most came: what people look at is to be as large as nodes are many
 
 #: The timer before which the shell tells who was heard (``PeersHeard``).
 HEARTBEAT = ("member", "beat")
@@ -223,7 +227,11 @@ class NodeCore:
 
     def _deliver(self, peer: int, message: m.Message, now: float, out: list[Effect], local: deque[m.Message]) -> None:
         if isinstance(message, m.StatusAsk):
-            out.append(Send(peer, m.Status(self.node, self._epoch(), self.status())))
+            status = m.Status(self.node, self._epoch(), self.status())
+            if message.at_work:
+                out.append(TellAtWork(peer, status, self.at_work(), message.at_work))
+            else:
+                out.append(Send(peer, status))
         elif isinstance(message, m.ExplainAsk):
             lines = self.dispatcher.explain(message.run, message.tid) + self.worker.explain(message.run, message.tid)
             out.append(Send(peer, m.Explain(self.node, tuple(lines))))
@@ -334,11 +342,14 @@ class NodeCore:
             "manager": self.membership.view.manager if self.membership.view else -1,
             "nodes": len(self.live),
             "running": min(len(worker.inflight), worker.slots),
-            "ready": len(worker.ready),
+            "ready": max(0, len(worker.inflight) - worker.slots) + len(worker.ready),
             "parked": sum(sum(run.parked.values()) for run in worker.runs.values()),
             "runs": sorted(worker.runs),
             "files": sum(len(run.files) for run in worker.runs.values()),
             "memory": worker.memory.used + worker.memory.coming,  # bytes of runs' files
+            "ended": worker.state.ended,
+            "fetched": sum(worker.state.fetched_from.values()),
+            "fetched_from": dict(nlargest(SENDERS_TOLD, worker.state.fetched_from.items(), key=lambda each: each[1])),
             "memory_limit": worker.memory.limit,
             "why_limit": worker.memory.limits.why_limit,
             "spilled": worker.memory.on_disk,
@@ -349,6 +360,10 @@ class NodeCore:
             **dict(zip(("few_copies", "few_copies_bytes"), self.fs.short_of_copies() if self.fs is not None else (0, 0), strict=True)),
             "fs_asked": self.fs.asked if self.fs is not None else 0,  # questions to other nodes about files so far
         }
+
+    def at_work(self) -> dict[int, tuple[int, int]]:
+        """The tasks that the launcher has, by serial: run and number."""
+        return {serial: (entry.run.id, entry.spec.tid) for serial, entry in self.worker.inflight.items()}
 
     def check_invariants(self) -> None:
         for machine in self.machines.values():

@@ -11,12 +11,14 @@ import os
 import stat
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 from amfs._native import Copier, Launcher, check_file
 from amfs.config import MemoryLimits
 from amfs.host import memory
+from amfs.host.processes import resident_of_tree
 from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
 from amfs.node.spill_directory import SpillDirectory
@@ -52,6 +54,7 @@ from amfs.vocabulary.events import (
     StoreFailed,
     StoreInline,
     TasksExited,
+    TellAtWork,
 )
 from amfs.vocabulary.paths import scope_in
 from amfs.vocabulary.records import BLIND
@@ -142,6 +145,7 @@ class NodeIO:
             Restore: self.spilled.restore,
             DropSpilled: self.drop_spilled,
             ReadRoom: lambda effect: self.immediate.append(self._read_room()),
+            TellAtWork: self.tell_at_work,
             RoomTaken: lambda effect: None,  # of nobody's limit but the worker's
         }
         if files is not None:
@@ -346,6 +350,18 @@ class NodeIO:
             self.urls.store(effect.serial, scope_in(effect.name), source, effect.path)
             return
         self.shared.store(self.copier, effect.serial, source, effect.path, mode & ~self.umasks.get(scope_in(effect.name), 0o022))
+
+    def at_work(self, tasks: Mapping[int, tuple[int, int]], most: int) -> tuple[int, list[tuple[int, int, int, int, int, int]]]:
+        """How many of ``tasks`` run, and the ``most`` that run longest: (run, number, start in microseconds since 1970, slot, process,
+        bytes of memory or -1)."""
+        running = [task for task in self.launcher.at_work() if task[0] in tasks]
+        longest = nsmallest(most, running, key=lambda task: task[1])
+        return len(running), [(*tasks[serial], start, slot, pid, resident_of_tree(pid)) for serial, start, slot, pid in longest]
+
+    def tell_at_work(self, effect: TellAtWork) -> Send:
+        total, tasks = self.at_work(effect.tasks, effect.most)
+        status = effect.status
+        return Send(effect.to, m.Status(status.node, status.epoch, {**status.data, "at_work": tasks, "at_work_total": total}))
 
     def read_store(self, effect: ReadStore) -> Send:
         """Answer a fetch: small files inside the message as far as it stays short, only the size of the others."""

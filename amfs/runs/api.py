@@ -18,17 +18,18 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from amfs.display.front_end import in_notebook
+from amfs.display.front_end import cell_number, in_notebook
 from amfs.errors import AmfsError, UsageError, WorkflowError
 from amfs.runs.context import RunOptions
 from amfs.runs.drive import add_checked, drive, open_run
 from amfs.runs.driver import exit_code_of
-from amfs.runs.interrupts import watch
+from amfs.runs.interrupts import say, watch
 from amfs.runs.journal import read
+from amfs.runs.keywords import CommonKeywords, RunKeywords, TaskKeywords
 from amfs.runs.live import LiveRun
 from amfs.runs.tally import told
 from amfs.vocabulary.states import Outcome
@@ -54,8 +55,10 @@ class TaskFailed(AmfsError):
 class RunResult:
     """How a run ended. ``exit_code`` as that of ``amfs run``; ``str`` gives the summary as text. Notebooks show it as a table."""
 
-    def __init__(self, summary: Summary, workflow: Workflow, trace: RunTrace) -> None:
+    def __init__(self, summary: Summary, workflow: Workflow, trace: RunTrace, told_in: int = 0) -> None:
+        """``told_in``: the cell that has shown already how the run ended."""
         self.summary = summary
+        self._told_in = told_in
         self.exit_code = summary.exit_code
         self.workflow = workflow
         self._trace = trace
@@ -72,7 +75,7 @@ class RunResult:
     def _repr_html_(self) -> str:
         from amfs.display.html import summary_html
 
-        return summary_html(self.summary)
+        return summary_html(self.summary, ended=not self._told_in or self._told_in != cell_number())
 
     def __repr__(self) -> str:
         return f"<amfs run: {self.summary.outcome}, {self.summary.count('ok')} tasks finished>"
@@ -127,7 +130,7 @@ class RunTrace:
 
 
 def run(
-    workflow: Workflow | str | os.PathLike[str] | Iterable[Task], *, progress: bool | None = None, **options: Any
+    workflow: Workflow | str | os.PathLike[str] | Iterable[Task], **options: Unpack[RunKeywords]
 ) -> RunResult:
     """Run a workflow to its end: a Workflow, the path of a list in any format that ``amfs run`` reads, or tasks. ``progress``: show it
     (None: in notebooks).
@@ -141,8 +144,9 @@ def run(
     from amfs.translate.detect import load
     from amfs.workflow.checks import check
 
+    wanted = options.pop("progress", None)
     chosen = _options(options)
-    progress = in_notebook() if progress is None else progress
+    progress = in_notebook() if wanted is None else wanted
     trace = RunTrace(chosen)
     if isinstance(workflow, (str, os.PathLike)):
         chosen.source = chosen.source or os.fspath(workflow)
@@ -156,7 +160,7 @@ def run(
         take_in_made(workflow, past, chosen.base, chosen.hashed_outputs, chosen.session, trust=chosen.resume == "trust")
     plan = check(workflow, place)
     expander = Expander(workflow, plan, place, chosen.hashed_outputs, shown.message) if plan.later else None
-    with open_run(chosen, workflow.tasks, plan, past=past, expander=expander) as driver:
+    with _told_if_interrupted(), open_run(chosen, workflow.tasks, plan, past=past, expander=expander) as driver:
         driver.begin()
         shown.start(len(workflow.tasks), len(driver.submitter.members), sum(driver.submitter.members.values()))
         drive(driver, shown)
@@ -166,10 +170,20 @@ def run(
         driver.finish(summary)
         if progress:
             shown.finish(summary)
-        return RunResult(summary, workflow, trace)
+        return RunResult(summary, workflow, trace, cell_number() if progress else 0)
 
 
-def _options(given: dict[str, Any]) -> RunOptions:
+@contextlib.contextmanager
+def _told_if_interrupted() -> Iterator[None]:
+    """In a notebook: one sentence, when all has ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say()
+        raise
+
+
+def _options(given: Mapping[str, Any]) -> RunOptions:
     known = set(RunOptions.__struct_fields__)
     unknown = sorted(set(given) - known)
     if unknown:
@@ -244,7 +258,7 @@ class Session:
         journal: str | os.PathLike[str] | None = None,
         resume: bool | Literal["trust"] = False,
         progress: bool = False,
-        **options: Any,
+        **options: Unpack[CommonKeywords],
     ) -> None:
         from amfs.client.place import FilesPlace
         from amfs.display.choice import make_progress
@@ -326,7 +340,7 @@ class Session:
         inputs: Iterable[str] = (),
         outputs: Iterable[str] = (),
         keep: bool | Iterable[str] = False,
-        **fields: Any,
+        **fields: Unpack[TaskKeywords],
     ) -> Handle:
         """Add one task. ``argv``: words, or one string that a shell runs. ``keep``: copy its outputs (True: all) to shared storage
         as soon as they are made. Further keywords: fields of ``Task`` (stdin, stdout, env, cores, label, retries, …).

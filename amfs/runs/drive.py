@@ -14,6 +14,7 @@ from amfs.errors import Fault, UsageError
 from amfs.node.loop import now
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver
+from amfs.runs.watched import Watched
 from amfs.vocabulary.paths import in_namespace
 from amfs.workflow.workflow import Task, complete
 
@@ -49,7 +50,7 @@ def open_run(
 ) -> Iterator[RunDriver]:
     """A run that has not begun (``begin``). Afterwards its nodes have forgotten it, and nothing is left of an embedded node."""
     context = RunContext(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
-    driver = None
+    driver = watched = None
     try:
         for text in context.remarks:
             message(text)
@@ -58,6 +59,7 @@ def open_run(
         driver = RunDriver(
             context, tasks, plan, options, open_ended=open_ended, past=past, on_ended=on_ended, on_skip=on_skip, expander=expander
         )
+        watched = Watched(driver)
         yield driver
     except BaseException:
         if driver is not None and driver.over is None and driver.submitter.view is not None:
@@ -65,6 +67,8 @@ def open_run(
                 driver.stop_now("interrupted")
         raise
     finally:
+        if watched is not None:
+            watched.close()
         if driver is not None:
             driver.finish()
         context.close()

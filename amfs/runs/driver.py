@@ -20,6 +20,7 @@ from amfs.host.shared_storage import size_as_left, size_of
 from amfs.host.umask import umask
 from amfs.remote import settings as storage_settings
 from amfs.runs.context import RunContext, RunOptions
+from amfs.runs.critical import LastInput
 from amfs.runs.identities import Identities
 from amfs.runs.journal import Done, Header, Journal, Past, aside, next_life
 from amfs.runs.leftovers import JOURNAL
@@ -107,6 +108,7 @@ class RunDriver:
         self.readers: dict[str, list[Reader]] = {}
         self.lookups: Lookups | None = None
         self.trace: TraceWriter | None = None
+        self.last_input = LastInput(self._makers, lambda tid: self.tasks[tid].id)
         mark, life = next_life(options.journal, bool(options.resume)) if options.journal is not None else ("", 0)
         scope = scope_of(context.run)
         self.info = m.RunInfo(
@@ -312,6 +314,13 @@ class RunDriver:
         elif isinstance(effect, RunOver):
             self.over = effect
 
+    def _makers(self, tid: int) -> list[int]:
+        """The tasks that make what a task reads, or that must have ended before it."""
+        task, writers, aliases = self.tasks[tid], self.plan.writers, self.plan.aliases
+        makers = [writers.get(aliases.get(name, name), -1) for name in task.inputs]
+        makers += [self.plan.after.get(name, -1) for name in task.after]
+        return [maker for maker in makers if maker >= 0]
+
     def _lookups(self) -> Lookups:
         if self.lookups is None:
             from amfs.runs.lookups import Lookups  # few runs have blind tasks, or lose files of the session
@@ -331,7 +340,7 @@ class RunDriver:
             if self.journal is not None and not result.outcome and not made_later:
                 done.append((self.derivation.key(result.tid), result.sizes, self.derivation(result.tid) or 0, result.times))
             if self.trace is not None and not made_later:
-                self.trace.add(task.id, stage_of(task), result)
+                self.trace.add(task.id, stage_of(task), result, self.last_input.ended(result.tid, result.end_us))
             if self.on_ended is not None:
                 self.on_ended(task, result)
         if self.journal is not None and not self.journal_fault:

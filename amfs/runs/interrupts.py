@@ -5,10 +5,11 @@ IPython raises KeyboardInterrupt in the cell, wherever that waits; afterwards wh
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import Any, Protocol
 
-from amfs.display.front_end import shell
+from amfs.display.front_end import in_notebook, shell
 
 
 class Interruptible(Protocol):
@@ -16,7 +17,10 @@ class Interruptible(Protocol):
         """End what runs and what waits."""
 
 
+ENDED = "amfs: interrupted: the tasks and calls that went on were ended; the cluster can be used again"
+
 _started: weakref.WeakSet[Interruptible] = weakref.WeakSet()
+_said: list[bool] = []  # something, if it was said in this cell
 _registered: list[Any] = []  # the shell that tells us
 
 
@@ -26,12 +30,30 @@ def watch(work: Interruptible) -> None:
     if here is None:
         return
     _started.add(work)
-    if here not in _registered:
-        _registered.append(here)
-        here.events.register("post_run_cell", _after_cell)
+    _register(here)
 
 
 def _after_cell(result: Any) -> None:
     if isinstance(result.error_in_exec, KeyboardInterrupt):
-        for work in list(_started):
+        works = list(_started)
+        for work in works:
             work.interrupt()
+        if works:
+            say()
+    _said.clear()
+
+
+def say() -> None:
+    """Say in a notebook, once for a cell, that its work was ended."""
+    here = shell()
+    if here is None or not in_notebook() or _said:
+        return
+    _said.append(True)
+    print(ENDED, file=sys.stderr)
+    _register(here)
+
+
+def _register(here: Any) -> None:
+    if here not in _registered:
+        _registered.append(here)
+        here.events.register("post_run_cell", _after_cell)

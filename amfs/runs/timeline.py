@@ -140,7 +140,8 @@ def draw(trace: Trace) -> Drawing:
     body = (draw_bars if all_drawn(trace, rows) else draw_cells)(trace, rows, span, colours, row_height, bar, pad)
     left, below = 70, row_height * len(rows)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{COLUMNS + left + 60}" height="{below + 56:.0f}"',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{COLUMNS + left + 60}" viewBox="0 0 {COLUMNS + left + 60} {below + 56:.0f}"',
+        ' style="max-width:100%;height:auto"',
         ' font-family="sans-serif" font-size="11">',
         '<rect width="100%" height="100%" fill="#fff"/>',
         f'<g transform="translate({left} 4)"><style>.amfs-track{{fill:#eceef0}}.bad{{fill:#c2185b}}</style>',

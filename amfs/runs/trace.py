@@ -71,8 +71,9 @@ class TraceWriter:
         facts = {"format": FORMAT, "name": name, "nodes": nodes, "slots": slots, "started_us": self._started_us}
         self._event({"ph": "M", "name": "amfs_run", "pid": RUN_PID, "args": facts})
 
-    def add(self, task: str, label: str, result: Result) -> None:
-        """Record how one attempt at ``task`` ended. One that never started (upstream failed, cancelled) has no times and no bar."""
+    def add(self, task: str, label: str, result: Result, after: str = "") -> None:
+        """Record how one attempt at ``task`` ended. One that never started (upstream failed, cancelled) has no times and no bar.
+        ``after``: the task that made the last of its inputs."""
         ok = result.outcome == Outcome.OK
         self._finished += ok
         self._failed += not ok
@@ -86,6 +87,8 @@ class TraceWriter:
                 args["stderr"] = result.stderr[-2000:].decode("utf-8", "replace")
         if result.left:
             args["left_processes"] = result.left
+        if after:
+            args["after"] = after
         if result.attempt:
             args["attempt"] = result.attempt
         if result.cpu_us:
@@ -196,6 +199,7 @@ class Trace:
         self.fetched: list[int] = []  # of these, bytes that had to come from another node for this task
         self.written: list[int] = []
         self.task: list[str] = []
+        self.after: list[str] = []  # the task that made the last input of this one; "": there is none, or it is not known
         self.failures: list[dict[str, Any]] = []  # the args of what failed by itself, with "label", "node" and "ts" added
         self.never_ran: dict[str, dict[str, int]] = {}  # label -> outcome -> count
         self.begin_us = 0  # when the run began, or its first task where clocks disagree
@@ -254,6 +258,7 @@ def _take(trace: Trace, labels: dict[str, int], event: dict[str, Any]) -> None:
         trace.fetched.append(args["fetched"])
         trace.written.append(args["written"])
         trace.task.append(args["id"])
+        trace.after.append(args.get("after", ""))
         if not ok:
             trace.failures.append({**args, "label": name, "node": event["pid"], "ts": event["ts"] + event["dur"]})
     elif phase == "i":

@@ -35,6 +35,13 @@ _SHELL_WORDS_TEXT = """
 """
 _SHELL_WORDS = frozenset(_SHELL_WORDS_TEXT.split())
 
+#: Lines of nothing but a change of the shell that reads them. Each line has a shell of its own, so no other line would see it.
+_VAIN = pattern(
+    r"""(?: (?:cd|pushd|popd|export|unset|alias|unalias|shopt) (?:[ \t][^;&|<>\n]*+)?
+      | (?:[A-Za-z_][A-Za-z0-9_]*+=[^\s;&|<>'"$`()]*+[ \t]*+)++ )""",
+    re.VERBOSE,
+)
+
 #: No program is called so: this is a line of YAML, or a rule of a Makeflow.
 _NO_PROGRAM = pattern(r"""[^\s:=|&;<>()'"$`\\]+:(?=\s|\Z)""")
 
@@ -76,6 +83,10 @@ class CommandReader(Reader):
             self.fault(number, f"of {PRAGMA.strip()} there is here: '#amfs shell NAME', which has the lines below run by that shell")
 
     def _argv(self, line: str) -> tuple[list[str], str]:
+        if _VAIN.fullmatch(line):
+            word = line.split()[0]
+            instead = "'cd DIRECTORY && COMMAND' on each line" if word in ("cd", "pushd", "popd") else "'NAME=VALUE COMMAND' on each line"
+            raise Malformed(f"{word!r} alone changes nothing, for each line runs by itself: write {instead}, or do it before amfs run")
         argv, label = command_argv(line, self._shell)
         if argv[1:] == ["-c", line] and (why := misread(line, self._shell, self._sh)):
             raise Malformed(f"{why}; or have bash run the lines (amfs run --shell bash, or a line '#amfs shell bash' above)")

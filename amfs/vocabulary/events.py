@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from amfs.vocabulary.messages import Message, Result, RunInfo
+from amfs.vocabulary.messages import Message, Result, RunInfo, Status
 from amfs.vocabulary.partition import PartitionTable
 
 if TYPE_CHECKING:  # a process without a file system need not load them
@@ -471,6 +471,15 @@ class CloseRun(Struct, frozen=True):
     scope: str
 
 
+class TellAtWork(Struct, frozen=True):
+    """Effect: send ``to`` this ``status``, with those ``most`` of the ``tasks`` (by serial: run, number) that run longest."""
+
+    to: int
+    status: Status
+    tasks: Mapping[int, tuple[int, int]]
+    most: int
+
+
 class Log(Struct, frozen=True):
     level: int
     text: str
@@ -571,7 +580,7 @@ Event = (
 )  # fmt: skip
 Effect = (
     Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom | RoomTaken
+    | TellAtWork | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom | RoomTaken
     | OpenRun | CloseRun | Log | Probe | Stop | Ended | FilesFlushed | Expand | LookFor | FindLost | RunOver | FsReplied | FsWork
     | AttemptSettled | MovedForTask | MoveAway | MovedAway | Leaving
 )  # fmt: skip

@@ -500,7 +500,9 @@ class Shutdown(Message, frozen=True, tag=54):
 
 
 class StatusAsk(Message, frozen=True, tag=60):
-    """Client -> node."""
+    """Client -> node. ``at_work``: how many of the tasks that run there are to be named, those that run longest."""
+
+    at_work: int = 0
 
 
 class Status(Message, frozen=True, tag=61):

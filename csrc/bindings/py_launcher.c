@@ -352,6 +352,24 @@ static PyObject *launcher_running(PyObject *self, PyObject *unused) {
     return launcher != NULL ? PyLong_FromSize_t(amfs_launcher_running(launcher)) : NULL;
 }
 
+/* [(serial, start_us, slot, pid), ...] */
+static PyObject *launcher_at_work(PyObject *self, PyObject *unused) {
+    amfs_launcher *launcher = launcher_of(self);
+
+    (void)unused;
+    if (launcher == NULL) return NULL;
+    amfs_at_work *tasks = calloc(amfs_launcher_slots(launcher), sizeof *tasks);
+    if (tasks == NULL) return PyErr_NoMemory();
+    size_t count = amfs_launcher_at_work(launcher, tasks);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; i < count && list != NULL; i++) {
+        PyObject *task = Py_BuildValue("(KLIi)", (ull)tasks[i].serial, (long long)tasks[i].start_us, tasks[i].slot, (int)tasks[i].pid);
+        if (task == NULL || PyList_SetItem(list, (Py_ssize_t)i, task) < 0) Py_CLEAR(list);
+    }
+    free(tasks);
+    return list;
+}
+
 static PyObject *launcher_cpu_us(PyObject *self, PyObject *unused) {
     amfs_launcher *launcher = launcher_of(self);
     (void)unused;
@@ -376,6 +394,7 @@ static PyMethodDef launcher_methods[] = {
     {"withdraw", launcher_withdraw, METH_O, "withdraw(count)"},
     {"queued", launcher_queued, METH_NOARGS, "queued()"},
     {"running", launcher_running, METH_NOARGS, "running()"},
+    {"at_work", launcher_at_work, METH_NOARGS, "at_work()"},
     {"cpu_us", launcher_cpu_us, METH_NOARGS, "cpu_us()"},
     {"stop", launcher_stop, METH_NOARGS, "stop()"},
     {NULL, NULL, 0, NULL},

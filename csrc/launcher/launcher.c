@@ -111,9 +111,10 @@ int amfs_launcher_new(const amfs_launcher_options *options, amfs_launcher **resu
     launcher->kills_file = options->kills_file != NULL ? strdup(options->kills_file) : NULL;
     launcher->last_words = options->last_words != NULL ? strdup(options->last_words) : NULL;
     launcher->mount_dir = options->mount_dir != NULL ? strdup(options->mount_dir) : NULL;
+    launcher->shown = calloc(options->slots, sizeof *launcher->shown);
     if (failed) {
         snprintf(fault, fault_size, "cannot use the sandbox directory '%s'", options->sandbox_dir);
-    } else if (launcher->log_dir == NULL || (options->watcher != NULL && launcher->watcher == NULL) ||
+    } else if (launcher->shown == NULL || launcher->log_dir == NULL || (options->watcher != NULL && launcher->watcher == NULL) ||
                (options->mount_dir != NULL && launcher->mount_dir == NULL)) {
         failed = ENOMEM;
     } else if (launcher->wake_fd < 0 || launcher->done_fd < 0) {
@@ -283,6 +284,22 @@ size_t amfs_launcher_withdraw(amfs_launcher *launcher, size_t count, uint64_t *s
     return count;
 }
 
+size_t amfs_launcher_at_work(amfs_launcher *launcher, amfs_at_work *tasks) {
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < launcher->slots; i++) {
+        amfs_shown_slot *slot = &launcher->shown[i];
+        amfs_at_work task = {.serial = atomic_load(&slot->serial), .slot = i};
+        if (task.serial == 0) continue;
+        task.start_us = atomic_load(&slot->start_us);
+        task.pid = atomic_load(&slot->pid);
+        if (atomic_load(&slot->serial) == task.serial) tasks[count++] = task; /* else it has ended meanwhile */
+    }
+    return count;
+}
+
+uint32_t amfs_launcher_slots(const amfs_launcher *launcher) { return launcher->slots; }
+
 size_t amfs_launcher_queued(amfs_launcher *launcher) {
     pthread_mutex_lock(&launcher->lock);
     size_t queued = launcher->queued;
@@ -332,6 +349,7 @@ void amfs_launcher_free(amfs_launcher *launcher) {
     } /* else a fork's copy: its lists may have been in the middle of a change, so they are left alone */
     if (launcher->wake_fd >= 0) close(launcher->wake_fd);
     if (launcher->done_fd >= 0) close(launcher->done_fd);
+    free(launcher->shown);
     free(launcher->sandbox_dir);
     free(launcher->log_dir);
     free(launcher->mount_dir);

@@ -62,6 +62,18 @@ int amfs_launcher_kill(amfs_launcher *launcher, const uint64_t *serials, size_t 
 /* Take up to `count` records back from the tail of the queue. Writes their serials, oldest first; returns how many. */
 size_t amfs_launcher_withdraw(amfs_launcher *launcher, size_t count, uint64_t *serials);
 
+/* A task that runs: since when (microseconds since the epoch), in which slot, and its first process. */
+typedef struct {
+    uint64_t serial;
+    int64_t start_us;
+    uint32_t slot;
+    pid_t pid;
+} amfs_at_work;
+
+/* Write what runs now, at most `slots` entries (in order of slots); returns how many. The launcher's thread is not kept waiting. */
+size_t amfs_launcher_at_work(amfs_launcher *launcher, amfs_at_work *tasks);
+uint32_t amfs_launcher_slots(const amfs_launcher *launcher);
+
 size_t amfs_launcher_queued(amfs_launcher *launcher);
 size_t amfs_launcher_running(amfs_launcher *launcher);
 int64_t amfs_launcher_cpu_us(amfs_launcher *launcher);

@@ -3,6 +3,7 @@
 #define AMFS_LAUNCHER_PRIVATE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "launcher.h"
@@ -21,6 +22,13 @@ typedef struct amfs_context {
     amfs_customs customs;
 } amfs_context;
 
+/* What a slot runs, for those who look: written by the launcher's thread, `serial` last at the start and first at the end. */
+typedef struct {
+    _Atomic uint64_t serial; /* 0: nothing */
+    _Atomic int64_t start_us;
+    _Atomic int pid;
+} amfs_shown_slot;
+
 struct amfs_launcher {
     /* Constant while the thread runs. */
     uint32_t slots;
@@ -29,6 +37,7 @@ struct amfs_launcher {
     pid_t owner;
     pthread_t thread;
     int wake_fd; /* eventfd to the thread, edge-triggered there and never read */
+    amfs_shown_slot *shown; /* one for each slot */
     int done_fd; /* eventfd to the caller: readable exactly while `signalled` */
 
     pthread_mutex_t lock;

@@ -235,6 +235,7 @@ static void release(amfs_loop *loop, amfs_slot *slot, amfs_task *task, bool want
     amfs_launcher *launcher = loop->launcher;
 
     loop->again_us = 0;
+    atomic_store(&launcher->shown[slot - loop->slots].serial, 0);
     loop->cores_used -= cores_of(loop, task);
     loop->memory_used -= memory_of(loop, task);
     loop->free_slots[loop->free_count++] = (uint32_t)(slot - loop->slots);
@@ -321,6 +322,15 @@ static void trim(amfs_loop *loop, int64_t now) {
 
 /* ------------------------------------------------------------------------------------------------------------------ loop */
 
+/* Let those who look know what the slot runs. */
+static void show(const amfs_loop *loop, const amfs_slot *slot) {
+    amfs_shown_slot *shown = &loop->launcher->shown[slot - loop->slots];
+
+    atomic_store(&shown->start_us, slot->task->completion->start_us);
+    atomic_store(&shown->pid, slot->pid);
+    atomic_store(&shown->serial, slot->task->serial);
+}
+
 /* Start what fits. Returns false when the launcher is to stop. */
 static bool fill(amfs_loop *loop) {
     amfs_launcher *launcher = loop->launcher;
@@ -360,8 +370,12 @@ static bool fill(amfs_loop *loop) {
         loop->cores_used += cores_of(loop, task);
         loop->memory_used += memory_of(loop, task);
         amfs_run_state state = amfs_run_start(loop, slot, task);
-        if (state != AMFS_RUNS) release(loop, slot, task, state == AMFS_WANTS);
-        else loop->pause_us = 0;
+        if (state != AMFS_RUNS) {
+            release(loop, slot, task, state == AMFS_WANTS);
+        } else {
+            loop->pause_us = 0;
+            show(loop, slot);
+        }
     }
 }
 

@@ -382,10 +382,10 @@ def test_nothing_of_an_ended_run_comes_back() -> None:
 
 def test_it_can_say_where_a_task_is() -> None:
     unit = Unit([0]).submit(spec(1, retries=1), *(spec(tid) for tid in range(2, 200)))
-    assert unit.machine.explain(RUN, 1) == ["dispatcher on node 0: ASSIGNED (node 0)"]
-    assert unit.machine.explain(RUN, 199) == ["dispatcher on node 0: QUEUED"]
+    assert unit.machine.explain(RUN, 1) == ["given to node 0"]
+    assert unit.machine.explain(RUN, 199)[0].startswith("waits for a node: each has as many tasks as it takes; ")
     unit.done(0, result(1, Outcome.EXIT))
-    assert unit.machine.explain(RUN, 1) == ["dispatcher on node 0: BACKING_OFF, attempt 2"]
+    assert unit.machine.explain(RUN, 1) == ["has failed, and waits for its next attempt (2)"]
     assert unit.machine.explain(RUN, 999) == unit.machine.explain(99, 1) == []
 
 

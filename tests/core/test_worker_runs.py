@@ -172,8 +172,8 @@ def test_tasks_of_a_dead_dispatcher_are_given_up_unless_they_run() -> None:
 def test_it_can_say_why_a_task_does_not_run() -> None:
     node = Node(slots=1).assign(mine(1), mine(2), mine(3, "a b")).located("b", 2)
     worker = node.machine
-    assert worker.explain(RUN, 1) == ["node 0: given to the launcher, 1 tasks there for 1 slots"]
-    assert worker.explain(RUN, 2) == ["node 0: READY, 1 in the queue for 1 slots"]
+    assert worker.explain(RUN, 1) == ["node 0: runs, or is among the next for a slot: 1 such tasks for 1 slots"]
+    assert worker.explain(RUN, 2) == ["node 0: waits for a slot: 1 tasks are before it, and 1 wait with it"]
     assert worker.explain(RUN, 3) == ["node 0: waits for a: nobody has made it yet", "node 0: waits for b: on its way from node (2,)"]
     assert worker.explain(RUN, 99) == worker.explain(99, 1) == []
 

@@ -78,7 +78,7 @@ def test_pagerank_goes_on_after_a_restart_of_the_kernel(monkeypatch: pytest.Monk
                 names = [entry.name for entry in cluster.ls("/votes")]
         except (amfs.SessionError, OSError):
             return 0
-        return max((int(name[5:]) for name in names if re.fullmatch(rb"round\d+", name)), default=0)
+        return max((int(name[5:]) for name in names if re.fullmatch(r"round\d+", name)), default=0)
 
     while reached() < 3:
         assert time.monotonic() < end

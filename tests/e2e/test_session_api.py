@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import amfs
+from amfs.runs.context import RunOptions
+from amfs.runs.keywords import RunKeywords, SessionKeywords, TaskKeywords
 
 
 @pytest.fixture
@@ -37,7 +39,14 @@ def test_run_reports_failures_and_raises_only_faults(tmp_path: Path) -> None:
     with pytest.raises(amfs.WorkflowError, match="no task makes it"):
         amfs.run([amfs.Task("a", ("cat", "nothing"), inputs=("nothing",))], base=str(tmp_path))
     with pytest.raises(amfs.UsageError, match="unknown option solts"):
-        amfs.run([], solts=3)
+        amfs.run([], solts=3)  # type: ignore[call-arg]  # type checkers find it, too
+
+
+def test_the_keywords_that_type_checkers_know_are_those_that_there_are() -> None:
+    run_keywords, session_keywords = RunKeywords.__annotations__.keys(), SessionKeywords.__annotations__.keys()
+    assert run_keywords == session_keywords == {*RunOptions.__struct_fields__, "progress"}
+    submitted = {"id", "argv", "inputs", "outputs", "keep"}  # its own parameters
+    assert TaskKeywords.__annotations__.keys() == set(amfs.Task.__struct_fields__) - submitted
 
 
 def test_tasks_may_depend_on_what_earlier_ones_said(session: amfs.Session, tmp_path: Path) -> None:

@@ -38,6 +38,20 @@ def test_a_staged_task_from_input_to_published_output(world: World) -> None:
     world.assert_clean()
 
 
+def test_who_looks_sees_what_runs(world: World) -> None:
+    before = time.time_ns() // 1000
+    assert world.launcher.at_work() == []
+    world.launcher.submit([world.shell("sleep 600"), world.shell("sleep 600"), world.shell("sleep 600")])
+    until(lambda: len(world.launcher.at_work()) == 2)  # slots
+    tasks = world.launcher.at_work()
+    assert [slot for _, _, slot, _ in tasks] == [0, 1] and len({serial for serial, *_ in tasks}) == 2
+    for _, start_us, _, pid in tasks:
+        assert before <= start_us <= time.time_ns() // 1000 and Path(f"/proc/{pid}").exists()
+    os.kill(tasks[0][3], signal.SIGKILL)
+    until(lambda: len({serial for serial, *_ in [*tasks, *world.launcher.at_work()]}) == 3)
+    assert len(world.launcher.at_work()) <= 2
+
+
 @pytest.mark.parametrize("status", [1, 2, 42, 255])
 def test_exit_status(world: World, status: int) -> None:
     done = world.run(world.shell(f"echo said; echo complained >&2; exit {status}", outputs=[("never", world.to("never"))]))

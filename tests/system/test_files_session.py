@@ -408,8 +408,8 @@ def test_a_cluster_runs_workflows_and_reaches_files(session: SessionRecord, tmp_
         with cluster.open("/c-out") as file:
             assert file.read() == "made\n"
         assert cluster.stat("/c-out").st_size == 5 and cluster.locate("/c-out")[0].length == 5
-        assert [entry.path for entry in cluster.ls("/c-out")] == [b"/c-out"]
-        assert b"c-out" in [entry.name for entry in cluster.ls()]
+        assert [entry.path for entry in cluster.ls("/c-out")] == ["/c-out"]
+        assert "c-out" in [entry.name for entry in cluster.ls()]
         cluster.put("key", b"v")
         cluster.put("/c-path", b"p")
         assert (cluster.get("key"), cluster.get("/c-path")) == (b"v", b"p")

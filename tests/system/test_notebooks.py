@@ -113,6 +113,12 @@ def test_functions_of_the_notebook_run_elsewhere(kernel: Kernel) -> None:
     assert kernel.well("import asyncio\nprint(await asyncio.wrap_future(executor.submit(pow, 2, 5)))") == "32\n"
 
 
+def test_the_traceback_of_a_function_has_its_source_lines(kernel: Kernel) -> None:
+    kernel.well("executor = cluster.executor()\ndef divide(x):\n    return 1 / x  # the line")
+    text = kernel.well("try: executor.submit(divide, 0).result()\nexcept ZeroDivisionError as error: print(error.__cause__)")
+    assert "return 1 / x  # the line" in text and "amfs" not in text, text
+
+
 def test_a_cell_of_shell_commands(kernel: Kernel) -> None:
     kernel.well("%load_ext amfs\ncluster.put('/greeting', b'hello\\n')")
     assert kernel.well("%%amfs --here\namfs cat /greeting; echo $AMFS_SESSION >&2\n").startswith("hello\n")
@@ -143,7 +149,8 @@ def test_an_interrupt_stops_the_tasks_and_leaves_the_cluster_usable(kernel: Kern
     kernel.end_of(request, until="begun")
     until(lambda: place.exists() and place.read_text().strip())
     kernel.manager.interrupt_kernel()
-    assert "KeyboardInterrupt" in kernel.end_of(request)[2]
+    text, _, error = kernel.end_of(request)
+    assert "KeyboardInterrupt" in error and text.count("amfs: interrupted: the tasks and calls that went on were ended") == 1, text
     began = time.monotonic()
     until(lambda: not Path(f"/proc/{place.read_text().strip()}").exists())
     assert time.monotonic() - began < 5, "the nodes had to find out by themselves"

@@ -30,12 +30,12 @@ def test_it_follows_the_chain_to_who_is_to_blame(tmp_path: Path) -> None:
         "fin (line 3) waits for:",
         "  m from task mid (line 2)",
         "    which waits for g from task gen (line 1)",
-        "      which waits for no file: it is running, waits for a slot, or has failed",
+        "      which waits for no file ('amfs explain gen' says more)",
     ]
     assert reasons(CHAIN, 2, str(tmp_path), done(CHAIN[0])) == [
         "fin (line 3) waits for:",
         "  m from task mid (line 2)",
-        "    which waits for no file: it is running, waits for a slot, or has failed",
+        "    which waits for no file ('amfs explain mid' says more)",
     ]
 
 

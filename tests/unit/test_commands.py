@@ -60,8 +60,8 @@ def test_started_directly(line: str, argv: tuple[str, ...]) -> None:
         "cp ~/x y",
         "X=1 prog",
         "X= prog",
-        "cd dir",
-        "export X=1",
+        "cd dir && ls",
+        "export X=1; env",
         ". ./env",
         "! true",
         "time prog",
@@ -157,3 +157,14 @@ def test_faults(line: str, says: str) -> None:
 def test_quotes_in_substitutions_are_left_to_the_shell() -> None:
     line = """echo "$(printf 'a"b')" """
     assert one(line).argv == ("/bin/sh", "-c", line.strip())
+
+
+@pytest.mark.parametrize("line", ["cd sub", "cd", "export X=1", "export P=$P:/opt", "X=1", "X=1 Y=2", "unset X", "alias l='ls -l'"])
+def test_a_line_that_changes_only_its_own_shell_is_a_fault(line: str) -> None:
+    [fault] = faults_of(line, "commands")
+    assert "alone changes nothing, for each line runs by itself" in str(fault)
+
+
+@pytest.mark.parametrize("line", ["cd sub && make", "export X=1; make", "X=1 make", "export -p > vars", "cdrecord x", "umask", "X=$(make)"])
+def test_lines_that_do_more_are_tasks(line: str) -> None:
+    assert one(line, "commands").argv

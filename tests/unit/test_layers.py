@@ -30,6 +30,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.cluster", 12),
     ("amfs.scripts", 12),
     ("amfs.functions", 11),
+    ("amfs.live", 11),
     ("amfs.operations", 11),
     ("amfs.queueing", 11),
     ("amfs.runs", 10),
@@ -59,7 +60,7 @@ PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 #: Pure although it lies in a layer with I/O: knows no socket, clock, file, thread or chance.
 PURE_DIRECTORIES = ("vocabulary", "workflow", "engine", "fs/vfs", "swift")
-PURE_FILES = ("node/core.py",)
+PURE_FILES = ("node/core.py", "live/aggregate.py")
 IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select", "asyncio", "multiprocessing", "secrets", "pathlib", "io"}
 
 #: Foreign library -> the only modules that may import it.
@@ -71,6 +72,9 @@ ONLY_IN = {
     "ray": {"amfs.provision.guests"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli", "amfs.display"},
+    "starlette": {"amfs.live.web"},
+    "uvicorn": {"amfs.live.web"},
+    "prometheus_client": {"amfs.live.metrics"},
     "lark": {"amfs.swift"},
     "fsspec": {"amfs.client.fsspec", "amfs.remote.systems"},
     "obstore": {"amfs.remote.objects"},
@@ -202,11 +206,12 @@ def test_no_file_is_too_long_to_read() -> None:
 # ── documents ──────────────────────────────────────────────────────────────────────────────────────
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^<!-- run(?: (\w+))? -->\n+```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^<!-- run(?: ([\w ]+))? -->\n+```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: Path) -> list[tuple[str, str, str]]:
-    """(wanted, language, text) of the blocks of a page that are marked ``<!-- run -->``; ``<!-- run fails -->`` wants a failure."""
+    """(wanted, language, text) of the blocks of a page that are marked ``<!-- run -->``. ``<!-- run fails -->`` wants a failure,
+    ``<!-- run same -->`` the output that the page shows."""
     return [(m[1] or "", m[2], m[3]) for m in BLOCK.finditer(page.read_text(encoding="utf-8"))]
 
 
@@ -248,12 +253,15 @@ def test_examples_in_the_documents_run(page: Path, tmp_path: Path, request: pyte
         if language == "python":
             command = [sys.executable, "-c", text]
         else:
-            command = ["bash", "-e" if wanted != "fails" else "+e", "-c", commands(text)]
+            command = ["bash", "-e" if "fails" not in wanted else "+e", "-c", commands(text)]
         result = subprocess.run(
             command, cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False
         )
         story = f"{page.name}: {shlex.join(command)}\n{result.stdout}{result.stderr}"
-        assert (result.returncode == 0) == (wanted != "fails"), story
+        assert (result.returncode == 0) == ("fails" not in wanted), story
+        if "same" in wanted:
+            shown = [line for line in text.splitlines() if not line.startswith("$ ")]
+            assert (result.stdout + result.stderr).splitlines() == shown, story
         assert result.returncode != 70, story
 
 

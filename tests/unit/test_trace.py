@@ -212,6 +212,7 @@ def synthetic(tasks: int, places: int) -> Trace:
         trace.fetched.append(0)
         trace.written.append(0)
         trace.task.append(str(i))
+        trace.after.append("")
     trace.end_us = max(trace.end)
     return trace
 

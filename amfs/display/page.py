@@ -1,4 +1,7 @@
-"""Style and script of the page that ``amfs report`` makes: constants, nothing else. No network, no fonts, no libraries."""
+"""Style and script of the pages of ``amfs report`` and ``amfs dashboard``: constants, nothing else. No network, no fonts.
+
+``STYLE`` and ``HELPERS`` are of both pages, ``SCRIPT`` of the report.
+"""
 
 # ruff: noqa: E501  (style and script have lines of their own kind)
 
@@ -44,7 +47,7 @@ button[aria-pressed=true] { background:var(--accent); border-color:var(--accent)
 .curve.fail { stroke:var(--bad); }
 .area { fill:var(--accent); opacity:.28; }
 .limit { stroke:var(--soft); stroke-width:1; stroke-dasharray:4 4; vector-effect:non-scaling-stroke; }
-.pair { display:grid; grid-template-columns:repeat(auto-fit,minmax(460px,1fr)); gap:18px; }
+.pair { display:grid; grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr)); gap:18px; }
 .pair section { margin-bottom:0; } .pair { margin-bottom:18px; }
 .wide { overflow-x:auto; }
 table { border-collapse:collapse; width:100%; font-size:14px; font-variant-numeric:tabular-nums; }
@@ -61,18 +64,29 @@ pre { margin:6px 0 4px; padding:9px 12px; background:var(--bg); border:1px solid
   padding:6px 10px; max-width:420px; display:none; z-index:9; overflow-wrap:anywhere; white-space:pre-line; }
 footer { color:var(--soft); font-size:13px; }
 @media print { button { display:none; } }
+.pair section, .wide { min-width:0; }
+@media (max-width:640px) {
+  main { padding:14px 10px 40px; } section { padding:12px 10px 10px; } h1 { font-size:20px; }
+  .cards { grid-template-columns:repeat(auto-fit,minmax(96px,1fr)); gap:8px; } .card { padding:8px 10px; } .card b { font-size:18px; }
+  .plot { grid-template-columns:48px 1fr 38px; } .plot.chart { grid-template-columns:52px 1fr 8px; }
+  .rows span { right:4px; } .busy.rows span { left:4px; } td, th { padding-left:6px; padding-right:6px; }
+}
+"""
+
+# Sizes and durations in the words of the commands.
+HELPERS = """
+const secs = us => { const s = us / 1e6; return s >= 100 ? s.toFixed(0) + ' s' : s >= 1 ? s.toFixed(2) + ' s' : (s * 1e3).toFixed(s < .01 ? 2 : 0) + ' ms'; };
+const size = n => { const u = ['B', 'kB', 'MB', 'GB', 'TB']; let i = 0; while (n >= 999.5 && i < 4) { n /= 1000; i++; } return (i && n < 99.95 ? n.toFixed(1) : n.toFixed(0)) + ' ' + u[i]; };
 """
 
 # Zooming changes only the viewBox; the hovered task is found by bisection in its row's start times.
-SCRIPT = """
+SCRIPT = HELPERS + """
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const svg = document.getElementById('timeline'), tip = document.getElementById('tip'), axis = document.getElementById('axis');
   if (!svg) return;
   const full = [0, data.span];
   let view = full.slice();
-  const secs = us => { const s = us / 1e6; return s >= 100 ? s.toFixed(0) + ' s' : s >= 1 ? s.toFixed(2) + ' s' : (s * 1e3).toFixed(s < .01 ? 2 : 0) + ' ms'; };
-  const size = n => { const u = ['B', 'kB', 'MB', 'GB', 'TB']; let i = 0; while (n >= 999.5 && i < 4) { n /= 1000; i++; } return (i && n < 99.95 ? n.toFixed(1) : n.toFixed(0)) + ' ' + u[i]; };
   function ticks() {
     const span = view[1] - view[0], raw = span / 8, mag = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 5, 10].map(m => m * mag).find(m => m >= raw), digits = Math.max(0, Math.ceil(-Math.log10(step / 1e6) - 1e-9));
