@@ -86,7 +86,9 @@ class Unlink(NameCall[Attr], frozen=True):
     now: int
 
 
-class Lock(NameCall[None], frozen=True):
+class Lock(NameCall[Entry], frozen=True):
+    """Answers the entry that is locked by this; number 0: there is none."""
+
     owner: int
 
 
@@ -575,7 +577,7 @@ QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListX
 LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring, Closed))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
-    StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
+    Lock, Unlock, StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
     KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStripes, SendStripe, CheckStore, HasContent, StillComing,
 ))  # fmt: skip
 #: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;

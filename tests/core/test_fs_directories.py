@@ -72,7 +72,7 @@ def test_a_directory_is_made_moved_and_removed_by_all_at_once() -> None:
     for seed in range(80):
         cluster = Cluster(4, seed)
         made = cluster.start(0, "mkdir", 1, b"d", 0o755)
-        cluster.wander(1 + seed % 40)
+        cluster.wander(1 + 2 * seed)
         moved = cluster.start(1, "rename", 1, b"d", 1, b"e", 0)
         gone = cluster.start(2, "rmdir", 1, b"d")
         other = cluster.start(3, "mkdir", 1, b"e", 0o755)

@@ -207,9 +207,9 @@ class Directories:
         names = (dir, name), (to_dir, to_name)
         owner = 0
         try:
-            owner = yield from self._owners.lock(*names)
-            ino, type, _ = yield from self._owners.ask(p.Lookup(dir, name))
-            other, other_type = yield from self._owners.entry(to_dir, to_name, bool(flags & RENAME_EXCHANGE))
+            owner, ((ino, type, _), (other, other_type, _)) = yield from self._owners.lock(*names)
+            if not ino or (flags & RENAME_EXCHANGE and not other):
+                raise failure(errno.ENOENT)
             if other and flags & RENAME_NOREPLACE:
                 raise failure(errno.EEXIST)
             if ino == other:

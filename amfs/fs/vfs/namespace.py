@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import Any
 
 from amfs._native import Meta
 from amfs.fs.openflags import O_APPEND, O_EXCL, O_TRUNC, O_WRONLY
@@ -313,54 +314,70 @@ class Namespace:
     def rename(self, caller: Caller, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation[None]:
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE) or flags == RENAME_NOREPLACE | RENAME_EXCHANGE:
             raise failure(errno.EINVAL)
-        source = yield from self.find(dir, name)
-        target: Attr | None = None
-        try:
-            target = yield from self.find(to_dir, to_name)
-        except OSError as error:
-            if error.errno != errno.ENOENT or flags & RENAME_EXCHANGE:
-                raise
-        if stat.S_ISDIR(source.mode) or (target is not None and stat.S_ISDIR(target.mode)):
+        names = (dir, name), (to_dir, to_name)
+        if any([self._directory(*one) for one in names]):
+            found = yield from together([self._owners.ask(p.Lookup(*one)) for one in names])
             yield from self._owners.ask_manager(p.Rename(dir, name, to_dir, to_name, flags, caller.now))
             self._directories.remember_touch(caller.now, dir, to_dir)
+            caller.inodes += [one.ino for one in found if not isinstance(one, OSError)]
         else:
             yield from self._rename_file(caller, dir, name, to_dir, to_name, flags)
-        caller.changed((dir, name), (to_dir, to_name))
-        caller.inodes.append(source.ino)
-        if target is not None:
-            caller.inodes.append(target.ino)
-            if target.nlink > 1 and not stat.S_ISDIR(target.mode):
-                caller.own.append(target.ino)
+        caller.changed(*names)
+
+    def _directory(self, dir: int, name: bytes) -> int:
+        """The number of the directory of this name; 0: this node knows none. ENOTDIR, ENAMETOOLONG."""
+        try:
+            return self._meta.dir_find(dir, name)[0]
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return 0
 
     def _rename_file(self, caller: Caller, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation[None]:
         """Between two shards, under locks on both names."""
-        now, ask_owner = caller.now, self._owners.ask
+        now, ask_owner, exchange = caller.now, self._owners.ask, bool(flags & RENAME_EXCHANGE)
         names = (dir, name), (to_dir, to_name)
-        owner = yield from self._owners.lock(*names)
+        owner, (source, target) = yield from self._owners.lock(*names)
+        ino, was = source.ino, target.ino
         try:
-            ino, type, _ = yield from ask_owner(p.Lookup(dir, name))
-            other, other_type = yield from self._owners.entry(to_dir, to_name, bool(flags & RENAME_EXCHANGE))
-            if other and flags & RENAME_NOREPLACE:
+            if not ino or (exchange and not was):
+                raise failure(errno.ENOENT)
+            if was and flags & RENAME_NOREPLACE:
                 raise failure(errno.EEXIST)
-            if stat.S_IFDIR in (type, other_type):
+            if stat.S_IFDIR in (source.type, target.type):
                 raise failure(errno.EBUSY)  # became one meanwhile
-            if other == ino:
+            caller.inodes += [ino, was] if was else [ino]
+            if was == ino:
                 return
-            was = (yield from ask_owner(p.Insert(to_dir, to_name, ino, type, True, owner))).ino
-            if flags & RENAME_EXCHANGE:
-                yield from ask_owner(p.Insert(dir, name, was, other_type, True, owner))
-                yield from ask_owner(p.Setattr(was, 0, _NOTHING, now))
+            last: list[Operation[Any]] = []  # that may be done at the same time
+            for entry in (source, target) if exchange else (source,):
+                changed = ask_owner(p.Setattr(entry.ino, 0, _NOTHING, now))
+                if entry.attr is None:  # the record is on another node, or lost: then no name changes
+                    yield from changed
+                else:
+                    last.append(changed)
+            yield from ask_owner(p.Insert(to_dir, to_name, ino, source.type, True, owner))
+            if exchange:
+                last.append(ask_owner(p.Insert(dir, name, was, target.type, True, owner)))
             else:
-                yield from ask_owner(p.Remove(dir, name, ino, owner))
+                last.append(ask_owner(p.Remove(dir, name, ino, owner)))
                 if was:
                     self._caches.uncache((was,))
-                    yield from ask_owner(p.Link(was, -1, now))
-            yield from ask_owner(p.Setattr(ino, 0, _NOTHING, now))
+                    last.append(self._replaced(caller, was))
+            for answer in (yield from together(last)):
+                if isinstance(answer, OSError):
+                    raise answer
         finally:
             self._owners.unlock(owner, *names)
         self._directories.touch(dir, now)
         if to_dir != dir:
             self._directories.touch(to_dir, now)
+
+    def _replaced(self, caller: Caller, ino: int) -> Operation[None]:
+        """A name of this file is that of another now."""
+        left = yield from self._owners.ask(p.Link(ino, -1, caller.now))
+        if left.nlink:
+            caller.own.append(ino)
 
     # ── attributes ─────────────────────────────────────────────────────────────────────────────────
 

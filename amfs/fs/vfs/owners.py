@@ -10,7 +10,7 @@ from amfs.fs.vfs.caches import Name
 from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure
 from amfs.fs.vfs.members import Members
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE
+from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE, Entry
 
 T = TypeVar("T")
 
@@ -65,31 +65,21 @@ class Owners:
     def of_stripe(self, ino: int, index: int) -> int:
         return self._meta.owner(self._meta.stripe_partition(ino, index))
 
-    def entry(self, dir: int, name: bytes, must: bool) -> Operation[tuple[int, int]]:
-        """(inode, type) of an entry; (0, 0) if there is none, unless it ``must`` be there."""
-        try:
-            found = yield from self.ask(p.Lookup(dir, name))
-        except OSError as error:
-            if error.errno != errno.ENOENT or must:
-                raise
-            return 0, 0
-        return found.ino, found.type
-
     # ── locks on names ─────────────────────────────────────────────────────────────────────────────
 
-    def lock(self, *names: Name) -> Operation[int]:
-        """Lock these entries, in the order that all take, for an operation of several steps; answers the owner for ``unlock``."""
+    def lock(self, *names: Name) -> Operation[tuple[int, list[Entry]]]:
+        """Lock these entries, in the order that all take, for an operation of several steps. Answers the owner for ``unlock``, and the
+        entries as they are from now on (number 0: there is none)."""
         owner = (self._members.node + 1) << 40 | self._calls.number()
         partition = self._meta.name_partition
-        done: list[Name] = []
+        entries: dict[Name, Entry] = {}
         try:
             for dir, name in sorted(set(names), key=lambda key: (partition(*key), *key)):
-                yield from self.ask(p.Lock(dir, name, owner))
-                done.append((dir, name))
+                entries[dir, name] = yield from self.ask(p.Lock(dir, name, owner))
         except OSError:
-            self.unlock(owner, *done)
+            self.unlock(owner, *entries)
             raise
-        return owner
+        return owner, [entries[name] for name in names]
 
     def unlock(self, owner: int, *names: Name) -> None:
         for dir, name in set(names):

@@ -61,7 +61,7 @@ class Shard:
             p.Insert.by(self._insert),
             p.Remove.by(self._remove),
             p.Unlink.by(self._unlink),
-            p.Lock.by(lambda peer, call: meta.lock(call.dir, call.name, call.owner)),
+            p.Lock.by(self._lock),
             p.Unlock.by(lambda peer, call: meta.unlock(call.dir, call.name, call.owner)),
             p.ReserveDirectory.by(self._reserve_directory),
             p.List.by(self._list),
@@ -113,6 +113,16 @@ class Shard:
 
     def _create(self, peer: int, call: p.Create) -> Attr:
         return Attr(*self._meta.create(call.dir, call.name, call.now, peer, call.target, call.attr, call.although_lost))
+
+    def _lock(self, peer: int, call: p.Lock) -> Entry:
+        self._meta.lock(call.dir, call.name, call.owner)
+        try:
+            return _entry(*self._meta.lookup(call.dir, call.name, self._members.node))
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return Entry(0, 0)
+            self._meta.unlock(call.dir, call.name, call.owner)
+            raise
 
     def _insert(self, peer: int, call: p.Insert) -> Operation[Entry]:
         asker = peer if call.asker < 0 else call.asker
