@@ -85,9 +85,10 @@ bench: ## one measurement, NAME (dispatch): make bench NAME=spill; make bench NA
 	@$(SETUP) test,examples,fs
 	@$(BIN)/python -m benchmarks $(or $(NAME),dispatch) $(ARGS)
 
-states: ## write docs/states.md again from the tables
+states: ## write docs/states.md and docs/operations.md again from the tables
 	@$(SETUP) test
 	@$(BIN)/python tools/make_state_diagrams.py
+	@$(BIN)/python tools/make_operations.py
 
 docs: ## build the documentation as a site, in site/; any warning fails
 	@$(SETUP) test,docs

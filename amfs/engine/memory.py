@@ -25,7 +25,7 @@ FEW = 256  # at once if there are so few files in memory
 class Content:
     """The content of one file on this node."""
 
-    __slots__ = ("copy", "holes", "job", "name", "place", "room", "size", "spare", "users")
+    __slots__ = ("copy", "holes", "job", "name", "place", "room", "size", "spare", "used_at", "users")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,6 +37,7 @@ class Content:
         self.room = 0  # bytes promised while it is on its way here
         self.spare = False  # it came from another node, which has it still
         self.users = 0  # unfinished tasks of this node that read it
+        self.used_at = 0.0  # when it came, or was read by a task that has ended
 
     @property
     def taken(self) -> int:
@@ -59,6 +60,7 @@ class Memory:
         self.away = 0  # bytes of SPILLED and RETURNING
         self.others = 0  # of the limit, taken by what is not a run's,
         self.others_on_disk = 0  # and of what may be spilled
+        self.shared = False  # files that are no run's lie here, and may be asked to go
         self.free: float = math.inf  # in the store, as the kernel says
         self.made_mean = 0.0  # what a task makes, as a running mean
         self.files: dict[str, Any] = {}  # Content in memory by key, that which came first first
@@ -130,7 +132,12 @@ class Memory:
         if self.made_mean > self._eased_for:
             self._ease()
 
-    def read(self, free: int, others: int, others_on_disk: int = 0) -> None:
+    def put_back(self, file: Content) -> None:
+        """The ``victim`` does not go yet."""
+        self._victims.append(file)
+
+    def read(self, free: float, others: int, others_on_disk: int = 0, shared: bool = False) -> None:
+        self.shared = shared
         if others != self.others or free != self.free or others_on_disk < self.others_on_disk:
             self._barren = False
         self.free, self.others, self.others_on_disk = free, others, others_on_disk
@@ -169,7 +176,7 @@ class Memory:
         if self.room() > 0 or not self.made_mean or self.leaving:
             return True
         if not self._barren:
-            self._barren = not any(map(self._may_go, self.files.values()))
+            self._barren = not any(map(self.may_go, self.files.values()))
         return not self._barren
 
     # ── what goes ──────────────────────────────────────────────────────────────────────────────────
@@ -183,19 +190,19 @@ class Memory:
         for attempt in range(2):
             while self._victims:
                 file = self._victims.pop()
-                if file.name not in stay and self._may_go(file) and self.files.get(file.name) is file:
+                if file.name not in stay and self.may_go(file) and self.files.get(file.name) is file:
                     return file
             if self._barren:
                 return None
             if attempt == 0:
                 order, self._victims_at = rank(), now
-                found = [(order(one), number, one) for number, one in enumerate(self.files.values()) if self._may_go(one)]
+                found = [(order(one), number, one) for number, one in enumerate(self.files.values()) if self.may_go(one)]
                 found.sort(key=lambda one: one[:2], reverse=True)
                 self._victims = [one for _, _, one in found if one.name not in stay]
         self._barren = True
         return None
 
-    def _may_go(self, file: Content) -> bool:
+    def may_go(self, file: Content) -> bool:
         if not file.taken or file.place not in (Place.HELD, Place.BOTH):
             return False
         return file.place == Place.BOTH or (file.spare and not file.users) or self.may_spill(file.taken)

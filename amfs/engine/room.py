@@ -2,8 +2,10 @@
 
 Owns the moves of files between memory and the spill directory, and the READY tasks whose inputs are on their way back. The account is in
 ``memory``. Room is made in this order: copies that other nodes have go; single files go to the spill directory, those first that are needed
-last; tasks that make files wait. Nothing waits for ever: a task waits only as long as something can still make room, then it reads its
-inputs from the spill directory, or fails with a message that names the remedies.
+last, and of those that nobody needs the one that was used last longest ago; tasks that make files wait. Files of ``amfs:/`` have the same
+memory and one order with these: those that come earlier in it are asked for (``RoomWanted``), and ask in their turn (``GiveWay``). Nothing
+waits for ever: a task waits only as long as something can still make room, then it reads its inputs from the spill directory, or fails with
+a message that names the remedies.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from amfs.engine.launches import Launches
 from amfs.engine.worker_records import File, Run, TaskEntry
 from amfs.engine.worker_state import WorkerState
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.events import BringBack, Evict, JobDone, ReadRoom, Restore, SpillOut
+from amfs.vocabulary.events import BringBack, Evict, GaveWay, GiveWay, JobDone, ReadRoom, Restore, RoomGiven, RoomWanted, SpillOut
 from amfs.vocabulary.states import FileState, Outcome, Place, PlaceEvent, TaskEvent, TaskState
 
 LOOK_S = 0.05  # how often something that waits for room is looked at although nothing has happened
@@ -27,6 +29,18 @@ FULL_TIMES = 3  # how often in a row the spill directory may be full before noth
 TELL_S = 0.25  # between two news of what is spilled
 ALONE_S = 0.5  # how long it waits if there is no other node that might take something away
 LOOK_AHEAD = 64  # READY tasks that are looked at when the first of them has to wait
+ASK_AGAIN_S = 0.5  # files of amfs:/ that made less room than was wanted are not asked for so long
+
+
+class Giving:
+    """Files of runs that are on their way to the spill directory for files of ``amfs:/``."""
+
+    __slots__ = ("freed", "jobs", "serial")
+
+    def __init__(self, serial: int) -> None:
+        self.serial = serial
+        self.freed = 0
+        self.jobs: set[int] = set()
 
 
 class Room:
@@ -52,6 +66,9 @@ class Room:
         self._retries = False  # it was full, and is going to be tried again
         self._broken = False  # it gave another error, and is not used for anything new
         self._looking = False  # the time to look for room again is set
+        self._giving: list[Giving] = []
+        self._asked = 0  # bytes that files of amfs:/ are to free; 0: no answer is awaited
+        self._ask_at = 0.0  # not before that are they asked again
 
     def on_timer(self, key: object) -> None:
         """The time to try the spill directory again has come, or to look for room, since what is deleted may go later."""
@@ -168,10 +185,10 @@ class Room:
             names.update(entry.spec.shared)
         return names
 
-    def _rank(self) -> Callable[[File], tuple[int, int]]:
+    def _rank(self) -> Callable[[File], tuple[int, float]]:
         """Files that are needed last go first, in this order: files that other nodes have, or that are on the disk already; files that no
-        task here reads; files that only tasks read that wait for more (last in the list first); files that READY tasks read (last in the
-        queue first)."""
+        task here reads (used last longest ago first); files that only tasks read that wait for more (last in the list first); files that
+        READY tasks read (last in the queue first)."""
         ready: dict[str, int] = {}
         for position, entry in enumerate(self.ready):
             for name in (*entry.spec.inputs, *entry.spec.shared):
@@ -183,14 +200,14 @@ class Room:
                     for name in entry.spec.inputs:
                         parked[name] = min(entry.spec.tid, parked.get(name, entry.spec.tid))
 
-        def rank(file: File) -> tuple[int, int]:
+        def rank(file: File) -> tuple[int, float]:
             if file.name in ready:
                 return (3, -ready[file.name])
             if file.place == Place.BOTH or (file.spare and not file.users):
                 return (0, 0)
             if file.name in parked:
                 return (2, -parked[file.name])
-            return (1, 0)
+            return (1, file.used_at)
 
         return rank
 
@@ -203,26 +220,52 @@ class Room:
         stay = self._in_use()
         while over > 0:
             file: Any = memory.victim(self._rank, stay, self.outbox.now)
+            if file is not None and self._leaves_at_once(file):
+                over -= file.taken
+                freed = True
+                continue
+            if self._others_go_first(over, file):
+                if file is not None:
+                    memory.put_back(file)
+                break
             if file is None:
                 break
             over -= file.taken
-            run = self._run_of(file)
-            if self._leaves_at_once(run, file):
-                freed = True
-            else:
-                file.copy = self.state.job("spill", run, file.name, None)
-                memory.move(file, PlaceEvent.SPILL)
-                self.outbox.act(SpillOut(file.copy, file.name))
+            self._spill(file)
         return freed
+
+    def _others_go_first(self, over: float, file: File | None) -> bool:
+        """Files of ``amfs:/`` are asked to go before this one, and have not answered yet."""
+        if not self._asked and self.memory.shared and self.outbox.now >= self._ask_at:
+            idle_s = 0.0 if file is None or file.users else self.outbox.now - file.used_at
+            self._asked = math.ceil(over)
+            self.outbox.act(RoomWanted(self._asked, idle_s))
+        return self._asked > 0
+
+    def on_given(self, event: RoomGiven) -> None:
+        """Files of ``amfs:/`` have made so much room."""
+        memory = self.memory
+        if event.freed < self._asked:
+            self._ask_at = self.outbox.now + ASK_AGAIN_S
+        self._asked = 0
+        if event.freed:  # until it is read again
+            memory.read(memory.free + event.freed, max(0, memory.others - event.freed), memory.others_on_disk, memory.shared)
+            self.outbox.act(ReadRoom())
+
+    def _spill(self, file: File) -> None:
+        file.copy = self.state.job("spill", self._run_of(file), file.name, None)
+        self.memory.move(file, PlaceEvent.SPILL)
+        self.outbox.act(SpillOut(file.copy, file.name))
 
     def _run_of(self, file: File) -> Run:
         return self.runs[int(file.name[: file.name.index("/")])]
 
-    def _leaves_at_once(self, run: Run, file: File) -> bool:
+    def _leaves_at_once(self, file: File) -> bool:
         """It goes, if it is on the disk already, or other nodes have it and no task here is to read it."""
         if file.place == Place.BOTH:
             self._evict(file)
         elif file.spare and not file.users:
+            run = self._run_of(file)
             del run.files[file.name]
             self.state.removed(file)
             self.outbox.delete(file.name)
@@ -231,15 +274,30 @@ class Room:
             return False
         return True
 
-    def give_way(self, wanted: float) -> None:
-        """Files of ``amfs:/``, which have the same limit, need so many bytes: copies that are spare go before anything else has to."""
-        stay = self._in_use()
-        for file in list(self.memory.files.values()):
-            if wanted <= 0:
-                return
+    def give_way(self, event: GiveWay) -> None:
+        """Files of ``amfs:/``, which have the same limit, need room. It is answered when what goes to the disk is there."""
+        giving, stay, memory = Giving(event.serial), self._in_use(), self.memory
+        going = 0
+        for file in sorted((file for file in memory.files.values() if memory.may_go(file) and file.name not in stay), key=self._rank()):
+            if giving.freed + going >= event.wanted:
+                break
             taken = file.taken
-            if file.place in (Place.HELD, Place.BOTH) and file.name not in stay and self._leaves_at_once(self._run_of(file), file):
-                wanted -= taken
+            if self._leaves_at_once(file):
+                giving.freed += taken
+            elif event.idle_s < 0 or (not file.users and self.outbox.now - file.used_at >= event.idle_s):
+                self._spill(file)
+                giving.jobs.add(file.copy)
+                going += taken
+        self._giving.append(giving)
+        self._answer(0)
+
+    def _answer(self, job: int) -> None:
+        """A copy to the spill directory has ended. Those that wait for no other hear how much it was."""
+        for giving in list(self._giving):
+            giving.jobs.discard(job)
+            if not giving.jobs:
+                self._giving.remove(giving)
+                self.outbox.act(GaveWay(giving.serial, giving.freed))
 
     def _evict(self, file: File) -> None:
         self.memory.move(file, PlaceEvent.EVICTED)
@@ -255,11 +313,12 @@ class Room:
         self.outbox.drop_copy(event.serial)  # unless somebody wants it
         file = run.files.get(name)
         if run.closing or file is None:
-            return  # dropped meanwhile
-        if kind == "spill" and file.place == Place.SPILLING and file.copy == event.serial:
+            pass  # dropped meanwhile
+        elif kind == "spill" and file.place == Place.SPILLING and file.copy == event.serial:
             self._spilled(run, file, event)
         elif kind == "back" and file.place == Place.RETURNING and file.job == event.serial:
             self._returned(run, file, event)
+        self._answer(event.serial)
 
     def _spilled(self, run: Run, file: File, event: JobDone) -> None:
         memory = self.memory
@@ -280,8 +339,11 @@ class Room:
         run.counters["spilled_bytes"] += file.size
         run.counters["spilled_files"] += 1
         self._tell_spilled(run)
-        if memory.over(self.wanted, self._reserved()) > 0 and file.name not in self._in_use():
+        asked = [giving for giving in self._giving if event.serial in giving.jobs]
+        if (asked or memory.over(self.wanted, self._reserved()) > 0) and file.name not in self._in_use():
             self._evict(file)
+            for giving in asked:
+                giving.freed += file.taken
 
     def _returned(self, run: Run, file: File, event: JobDone) -> None:
         if event.damaged:
@@ -353,7 +415,7 @@ class Room:
 
     def _is_stuck(self) -> bool:
         """Something waits for room, and nothing on this node will make any."""
-        if not self.wanted or self.inflight or self.granted or self.jobs or self.memory.coming:
+        if not self.wanted or self.inflight or self.granted or self.jobs or self.memory.coming or self._asked:
             return False
         return self._broken or not self._retries or self._full >= FULL_TIMES
 

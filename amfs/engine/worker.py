@@ -30,12 +30,13 @@ from amfs.vocabulary.events import (
     Effect,
     Event,
     FileDamaged,
-    FsFull,
+    GiveWay,
     JobDone,
     Kill,
     MembersChanged,
     OpenRun,
     ReadRoom,
+    RoomGiven,
     RoomRead,
     RoomTaken,
     StoreFailed,
@@ -91,8 +92,8 @@ class Worker(Machine):
         self.on_event = {
             TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: files.on_store_failed, FileDamaged: files.on_file_damaged,
             AdoptFiles: files.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_view,
-            FsFull: lambda event: self.room.give_way(event.wanted),
-            RoomRead: lambda event: state.memory.read(event.free, event.others, event.spilled),
+            GiveWay: self.room.give_way, RoomGiven: self.room.on_given,
+            RoomRead: lambda event: state.memory.read(event.free, event.others, event.spilled, event.parts),
         }  # fmt: skip
 
     def handle(self, event: Event, now: float) -> list[Effect]:

@@ -74,6 +74,7 @@ class WorkerState:
             self.memory.promise(file, 0)
         if state == FileState.LOCAL:
             if file.place == Place.NOWHERE:
+                file.used_at = self.outbox.now
                 self.memory.move(file, PlaceEvent.STORED)
         elif old == FileState.LOCAL:
             self.removed(file)
@@ -123,6 +124,7 @@ class WorkerState:
     def leave(self, run: Run, file: File) -> None:
         """One that uses the file is done with it."""
         file.users -= 1
+        file.used_at = self.outbox.now
         if file.dropped and not file.users:
             del run.files[file.name]
             self.removed(file)

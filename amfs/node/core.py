@@ -40,7 +40,10 @@ from amfs.vocabulary.events import (
     FsRequested,
     FsSpilled,
     FsStriped,
+    FsWork,
     FsWorked,
+    GaveWay,
+    GiveWay,
     JobDone,
     Leaving,
     MembersChanged,
@@ -52,7 +55,9 @@ from amfs.vocabulary.events import (
     PeerGone,
     PeersHeard,
     Received,
+    RoomGiven,
     RoomRead,
+    RoomWanted,
     Send,
     SetTimer,
     StageIn,
@@ -63,6 +68,7 @@ from amfs.vocabulary.events import (
     TimerFired,
     ViewChanged,
 )
+from amfs.vocabulary.fs_works import RunsGiveWay
 from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.paths import in_namespace, namespace_path
 from amfs.vocabulary.states import Outcome
@@ -111,6 +117,10 @@ def facts_of(view: m.View) -> Facts:
     return _latest[0]
 
 
+#: Of what the machines of a node have for each other: which one hears it.
+_HEARS = {MovedAway: "drain", Leaving: "member", RoomWanted: "fs", FsWorked: "fs"}
+
+
 class NodeCore:
     """``handle(event, now) -> effects`` for a whole node. ``Send`` effects are always for somebody else."""
 
@@ -152,7 +162,7 @@ class NodeCore:
         self.early: list[tuple[int, m.Message]] = []  # what overtook the first view
         self.live: frozenset[int] = frozenset()
         #: What the file system has brought, taken or published for tasks; what comes of a drain.
-        self.staged: deque[JobDone | TasksExited | MovedAway | Leaving] = deque()
+        self.staged: deque[JobDone | TasksExited | MovedAway | Leaving | GiveWay | RoomGiven | RoomWanted | FsWorked] = deque()
         self.moving: dict[int, str] = {}  # serials of what it is moving for tasks -> paths
         self.view_changed = False  # for the shell: connections must follow; it clears it
 
@@ -195,8 +205,6 @@ class NodeCore:
             self._collect("member", self.membership.handle(event, now), out, local)
         elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, FsDamaged, FsSpilled, ClockRead)):
             assert self.fs is not None
-            if isinstance(event, FsFull):  # spare copies of runs go before files of amfs:/ are spilled, or a write is refused
-                self._collect("worker", self.worker.handle(event, now), out, local)
             self._collect("fs", self.fs.handle(event, now), out, local)
         elif isinstance(event, DrainOrdered):
             self._collect("drain", self.drain.handle(event, now), out, local)
@@ -218,7 +226,7 @@ class NodeCore:
                 self._new_view(now, out, local)
             if self.staged:
                 event = self.staged.popleft()
-                name = "drain" if isinstance(event, MovedAway) else "member" if isinstance(event, Leaving) else "worker"
+                name = _HEARS.get(type(event), "worker")
                 self._collect(name, self.machines[name].handle(event, now), out, local)
                 continue
             if not local:
@@ -267,8 +275,14 @@ class NodeCore:
                 else:
                     self.staged.append(MovedAway((), len(self.live) - 1))
                 continue
-            elif isinstance(effect, (MovedAway, Leaving)):
+            elif isinstance(effect, (MovedAway, Leaving, RoomGiven, RoomWanted)):
                 self.staged.append(effect)
+                continue
+            elif isinstance(effect, GaveWay):
+                self.staged.append(FsWorked(effect.serial, 0, effect.freed))
+                continue
+            elif isinstance(effect, FsWork) and isinstance(effect.order, RunsGiveWay):
+                self.staged.append(GiveWay(effect.serial, effect.order.wanted, effect.order.idle_s))
                 continue
             elif isinstance(effect, AttemptSettled):
                 self._settle_attempt(effect)

@@ -353,15 +353,14 @@ class FileBackend:
         with contextlib.suppress(FileNotFoundError):
             self.io.whole_delete(ino)
 
-    def evictable(self) -> list[tuple[int, int]]:
-        """(inode, bytes) of the whole files that lie here and are not open through ``Io``, those first that were used last longest ago."""
-        found = []
+    def evictable(self) -> list[tuple[int, int, float]]:
+        found, now = [], time.time_ns()
         for ino, index, _, blocks in self.io.list_parts():
             if index < 0 and blocks and not any(self.io.open_count(ino)):
                 with contextlib.suppress(FileNotFoundError):
                     _, _, atime, mtime, _ = self.io.part_stat(ino, index)
                     found.append((max(atime, mtime), ino, blocks * 512))
-        return [(ino, size) for _, ino, size in sorted(found)]
+        return [(ino, size, max(0.0, (now - used) / 1e9)) for used, ino, size in sorted(found)]
 
     def truncate(self, order: w.Truncate) -> Facts | None:
         ino, opened = order.ino, order.opened

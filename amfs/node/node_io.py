@@ -226,15 +226,16 @@ class NodeIO:
         """How full the memory is, whoever filled it."""
         self._room_read_at = time.monotonic()
         facts = os.statvfs(self.store.root)
-        free, others = facts.f_bavail * facts.f_frsize, 0
+        free, others, parts = facts.f_bavail * facts.f_frsize, 0, False
         if self.store.in_memory:
             free = min(free, memory.machine_left(), *(group.left() // self.limits.sharing for group in self._bounds))
         if self.store.own_mount:  # all that is there counts
             taken = (facts.f_blocks - facts.f_bfree) * facts.f_frsize
             free = min(free, max(0, self.limits.limit - taken))
+            parts = self.files is not None and self.files.io.usage()[2] > 0
         elif self.files is not None:
             others = self.files.account.others()
-        return RoomRead(free, others, self.files.io.spilled if self.files is not None else 0)
+        return RoomRead(free, others, self.files.io.spilled if self.files is not None else 0, parts or others > 0)
 
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
 

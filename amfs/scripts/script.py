@@ -81,7 +81,7 @@ class Script:
     def _carry_out(self, effects: list[Effect]) -> Finished | None:
         for effect in effects:
             if isinstance(effect, Submit):
-                self._batch += self._world.placed(effect.tasks)
+                self._batch += self._world.host.placed(effect.tasks)
             elif isinstance(effect, Forget):
                 self._forgotten += effect.names
             elif isinstance(effect, Ask):

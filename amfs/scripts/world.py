@@ -54,14 +54,18 @@ _SLOW = (r.Execute, r.CallPython, r.ReadFile, r.Stat, r.Glob, r.Locate)
 _THREADS = 16
 
 
-class World(Host):
+class World:
     """See the module. ``show``: writes text out (text, is it an error). ``session``: Python functions run on its nodes."""
 
     def __init__(
         self, run: Run, base: str, arguments: Sequence[str] = (), *, slots: int = 0, environment: Mapping[str, str] | None = None,
         session: str | None = None, show: Callable[[str, bool], None] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(base, arguments, environment)
+        self.host = host = Host(base, arguments, environment)
+        host.answers |= {
+            r.ReadFile: self._read_file, r.Stat: self._stat, r.WriteFile: self._write_file, r.Copy: self._copy, r.Remove: self._remove,
+            r.Nodes: lambda request: run.nodes(), r.Locate: self._locate, r.Execute: self._execute, r.CallPython: self._call_python,
+        }  # fmt: skip
         self.run = run
         self.slots = slots or usable_cpus()
         self.session = session
@@ -77,7 +81,7 @@ class World(Host):
     def forget(self, names: list[str]) -> None:
         """Nothing of the script refers to these temporary files any more."""
         written = [name for name in names if name in self._written]
-        _remove(self.base, written)
+        _remove(self.host.base, written)
         for name in written:
             del self._written[name]
         self.run.forget(names)
@@ -104,7 +108,7 @@ class World(Host):
 
     def _safely(self, request: r.Request) -> Any:
         try:
-            return self.answer(request)
+            return self.host.answer(request)
         except (AmfsError, ValueError) as error:
             return r.Refused(str(error))
         except Exception as error:  # the evaluation waits for an answer: none must be lost
@@ -122,19 +126,19 @@ class World(Host):
 
     # ── files ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _ReadFile(self, request: r.ReadFile) -> bytes:
-        return self.run.read(request.name) if self.run.makes(request.name) else super()._ReadFile(request)
+    def _read_file(self, request: r.ReadFile) -> bytes:
+        return self.run.read(request.name) if self.run.makes(request.name) else self.host.read_file(request)
 
-    def _Stat(self, request: r.Stat) -> r.Status | None:
-        if self.run.makes(request.name) and not os.path.exists(self.path(request.name)):
+    def _stat(self, request: r.Stat) -> r.Status | None:
+        if self.run.makes(request.name) and not os.path.exists(self.host.path(request.name)):
             try:
                 return r.Status(len(self.run.read(request.name)), time.time(), "file")
             except FileNotFoundError:
                 return None
-        return super()._Stat(request)
+        return self.host.stat(request)
 
-    def _WriteFile(self, request: r.WriteFile) -> None:  # type: ignore[override]
-        path = self.path(request.name)
+    def _write_file(self, request: r.WriteFile) -> None:
+        path = self.host.path(request.name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if request.append:
             with open(path, "ab") as file:
@@ -147,28 +151,25 @@ class World(Host):
         if request.name.startswith(NAMELESS):
             self._written[request.name] = None
 
-    def _Copy(self, request: r.Copy) -> None:  # type: ignore[override]
-        self._WriteFile(r.WriteFile(request.target, self._ReadFile(r.ReadFile(request.source))))
+    def _copy(self, request: r.Copy) -> None:
+        self._write_file(r.WriteFile(request.target, self._read_file(r.ReadFile(request.source))))
 
-    def _Remove(self, request: r.Remove) -> None:  # type: ignore[override]
+    def _remove(self, request: r.Remove) -> None:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path(request.name))
+            os.unlink(self.host.path(request.name))
 
     # ── places ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _Nodes(self, request: r.Nodes) -> list[str]:
-        return self.run.nodes()
-
-    def _Locate(self, request: r.Locate) -> list[int]:
+    def _locate(self, request: r.Locate) -> list[int]:
         ranks = self.run.locate(request.name) if self.run.makes(request.name) else []
-        return ranks or super()._Locate(request)
+        return ranks or self.host.locate(request)
 
     # ── programs ───────────────────────────────────────────────────────────────────────────────────
 
-    def _Execute(self, request: r.Execute) -> r.Executed:  # type: ignore[override]
+    def _execute(self, request: r.Execute) -> r.Executed:
         for name in request.inputs:  # what a task has made may be in memory only
-            if self.run.makes(name) and not os.path.exists(self.path(name)):
-                self._WriteFile(r.WriteFile(name, self.run.read(name)))
+            if self.run.makes(name) and not os.path.exists(self.host.path(name)):
+                self._write_file(r.WriteFile(name, self.run.read(name)))
         import subprocess  # few scripts start programs outside tasks
 
         pipe = subprocess.PIPE
@@ -176,7 +177,8 @@ class World(Host):
             if self._closed:
                 raise r.Refused("the run has ended")
             process = subprocess.Popen(
-                list(request.words), stdin=pipe, stdout=pipe, stderr=pipe, cwd=self.base, env=dict(self.environment), process_group=0
+                list(request.words), stdin=pipe, stdout=pipe, stderr=pipe, cwd=self.host.base, env=dict(self.host.environment),
+                process_group=0,
             )
             self._running.add(process)
         with process:
@@ -184,7 +186,7 @@ class World(Host):
         self._running.discard(process)
         return r.Executed(stdout, stderr, process.returncode)
 
-    def _CallPython(self, request: r.CallPython) -> str:  # type: ignore[override]
+    def _call_python(self, request: r.CallPython) -> str:
         with self._lock:
             if self._python is None:
                 self._python = self._python_processes()
@@ -195,10 +197,10 @@ class World(Host):
 
         if self.session is not None:
             try:
-                return PythonOnNodes(self.session, self.slots, self.base)
+                return PythonOnNodes(self.session, self.slots, self.host.base)
             except SystemSetupError as error:
                 self.show(f"python() runs on this machine only: {error}\n", True)
-        return PythonWorkers(self.slots, self.base, self.environment)
+        return PythonWorkers(self.slots, self.host.base, self.host.environment)
 
     def close(self) -> None:
         """Leave nothing behind: processes, threads, files that nobody has named."""
@@ -214,7 +216,7 @@ class World(Host):
             self._python.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-        _remove(self.base, self._written)
+        _remove(self.host.base, self._written)
 
 
 def _remove(base: str, names: Iterable[str]) -> None:

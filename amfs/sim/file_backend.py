@@ -104,6 +104,7 @@ class SimFileBackend:
             w.DropStripes.by(lambda o: self._drop_stripes(o.ino)), w.ListEvictable.by(lambda o: self.evictable()),
             w.ListWhole.by(lambda o: [(ino, len(data)) for ino, data in self.parts.items()]),
             w.Spill.by(lambda o: self._spill(o.ino)), w.RoomMade.by(lambda o: self.freed.append(o.freed)),
+            w.RunsGiveWay.by(lambda o: 0),
             w.End.by(self._end), w.EndRecorded.by(lambda o: self._end_recorded(o.ino)),
             w.Truncate.by(lambda o: self._truncate(o.ino, o.opened, o.size)), w.Fetch.by(self._fetch),
             w.Restripe.by(lambda o: self._restripe(o.ino)), w.Gather.by(self._gather),
@@ -294,11 +295,11 @@ class SimFileBackend:
 
     def full(self) -> FsFull:
         """This node has no room any more: whatever can go there shall go."""
-        return FsFull(1, sum(size for _, size in self.evictable()))
+        return FsFull(1, sum(size for _, size, _ in self.evictable()))
 
-    def evictable(self) -> list[tuple[int, int]]:
+    def evictable(self) -> list[tuple[int, int, float]]:
         away = self.spilled or ()
-        return [(ino, len(data)) for ino, data in self.parts.items() if data and ino not in away and not any(self.uses(ino))]
+        return [(ino, len(data), 0.0) for ino, data in self.parts.items() if data and ino not in away and not any(self.uses(ino))]
 
     def _spill(self, ino: int) -> int:
         """What is on the disk is read as before: only ``evictable`` knows."""

@@ -7,7 +7,7 @@ import os
 import random
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,25 +27,40 @@ class Host:
         self.environment = os.environ if environment is None else environment
         self.places: dict[str, int] = {}
         self.chance = random.Random()
+        #: What answers each kind of request. Who can do more replaces entries.
+        self.answers: dict[type[r.Request], Callable[[Any], Any]] = {
+            r.ReadFile: self.read_file,
+            r.Stat: self.stat,
+            r.Present: self._present,
+            r.Glob: lambda request: sorted(glob.glob(request.pattern, root_dir=self.base, recursive=True)),
+            r.Environment: lambda request: self.environment.get(request.name),
+            r.Arguments: lambda request: self.arguments,
+            r.Clock: lambda request: time.time(),
+            r.Random: lambda request: self.chance.random(),
+            r.Nodes: lambda request: [os.uname().nodename],
+            r.Place: self._place,
+            r.Locate: self.locate,
+            r.Pause: lambda request: None,
+            **dict.fromkeys((r.Remove, r.Copy, r.Execute, r.CallPython, r.WriteFile), _needs_a_run),
+        }
 
     def path(self, name: str) -> str:
         return os.path.join(self.base, local(name))
 
     def answer(self, request: r.Request) -> Any:
         """The answer, or ``Refused``."""
-        method = getattr(self, f"_{type(request).__name__}")
         try:
-            return method(request)
+            return self.answers[type(request)](request)
         except OSError as error:
             return r.Refused(f"{getattr(request, 'name', '')}: {error.strerror or error}")
         except r.Refused as refused:
             return refused
 
-    def _ReadFile(self, request: r.ReadFile) -> bytes:
+    def read_file(self, request: r.ReadFile) -> bytes:
         with open(self.path(request.name), "rb") as file:
             return file.read()
 
-    def _Stat(self, request: r.Stat) -> r.Status | None:
+    def stat(self, request: r.Stat) -> r.Status | None:
         try:
             found = os.stat(self.path(request.name))
         except (FileNotFoundError, NotADirectoryError):
@@ -53,28 +68,10 @@ class Host:
         kind = "file" if stat.S_ISREG(found.st_mode) else "directory" if stat.S_ISDIR(found.st_mode) else "other"
         return r.Status(found.st_size, found.st_mtime, kind)
 
-    def _Present(self, request: r.Present) -> list[str]:
+    def _present(self, request: r.Present) -> list[str]:
         return [name for name in request.names if os.path.isfile(os.path.join(self.base, name))]
 
-    def _Glob(self, request: r.Glob) -> list[str]:
-        return sorted(glob.glob(request.pattern, root_dir=self.base, recursive=True))
-
-    def _Environment(self, request: r.Environment) -> str | None:
-        return self.environment.get(request.name)
-
-    def _Arguments(self, request: r.Arguments) -> tuple[list[str], dict[str, str]]:
-        return self.arguments
-
-    def _Clock(self, request: r.Clock) -> float:
-        return time.time()
-
-    def _Random(self, request: r.Random) -> float:
-        return self.chance.random()
-
-    def _Nodes(self, request: r.Nodes) -> list[str]:
-        return [os.uname().nodename]
-
-    def _Place(self, request: r.Place) -> None:
+    def _place(self, request: r.Place) -> None:
         self.places[request.name] = request.rank
 
     def placed(self, tasks: list[Task]) -> list[Task]:
@@ -85,16 +82,12 @@ class Host:
         rank = next((self.places[name] for name in task.outputs if name in self.places), -1)
         return task if rank < 0 else msgspec.structs.replace(task, node=rank)
 
-    def _Locate(self, request: r.Locate) -> list[int]:
+    def locate(self, request: r.Locate) -> list[int]:
         return [self.places[request.name]] if request.name in self.places else []
 
-    def _needs_a_run(self, request: r.Request) -> None:
-        raise r.Refused("this needs a run: it does something that a task list cannot")
 
-    _Remove = _Copy = _Execute = _CallPython = _WriteFile = _needs_a_run
-
-    def _Pause(self, request: r.Pause) -> None:
-        pass
+def _needs_a_run(request: r.Request) -> None:
+    raise r.Refused("this needs a run: it does something that a task list cannot")
 
 
 def split_arguments(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:

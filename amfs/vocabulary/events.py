@@ -119,11 +119,40 @@ class JobDone(Struct, frozen=True):
 
 
 class RoomRead(Struct, frozen=True):
-    """How much of the store's memory is free; how much of its limit, and of what may be ``spilled``, is taken by what is not a run's."""
+    """How much memory is free; what others than runs take of the limit and have ``spilled``; whether ``parts`` of ``amfs:/`` lie here."""
 
     free: int
     others: int
     spilled: int = 0
+    parts: bool = False
+
+
+class GiveWay(Struct, frozen=True):
+    """Files of runs are to make room, as ``fs_works.RunsGiveWay`` says; answered by ``GaveWay``."""
+
+    serial: int
+    wanted: int
+    idle_s: float
+
+
+class GaveWay(Struct, frozen=True):
+    """So many bytes are free now."""
+
+    serial: int
+    freed: int
+
+
+class RoomWanted(Struct, frozen=True):
+    """For files of runs: copies that others have of files of ``amfs:/`` go, then files used last ``idle_s`` ago or earlier."""
+
+    wanted: int
+    idle_s: float
+
+
+class RoomGiven(Struct, frozen=True):
+    """The answer to ``RoomWanted``: so many bytes are free now."""
+
+    freed: int
 
 
 class PeerDown(Struct, frozen=True):
@@ -173,8 +202,7 @@ class AdoptFiles(Struct, frozen=True):
 
 
 class Expanded(Struct, frozen=True):
-    """Event: the document for which task ``tid`` stands was read; ``tids``: its tasks, which end the list now, each after those for which
-    it waits."""
+    """Event: the document that is task ``tid`` was read; ``tids``: its tasks, which end the list now, each after those it waits for."""
 
     tid: int
     tids: Sequence[int]
@@ -445,8 +473,7 @@ class ReadRoom(Struct, frozen=True):
 
 
 class RoomTaken(Struct, frozen=True):
-    """Effect: files of runs take so many bytes of this node's limits now: in memory, with those that are on their way here, and
-    ``spilled``, with those that are on their way there."""
+    """Effect: files of runs take so many bytes of this node's limits now: in memory, and ``spilled``; with those on their way there."""
 
     bytes: int
     spilled: int
@@ -569,18 +596,14 @@ class MovedForTask(Struct, frozen=True):
 
 
 Event = (
-    Received | TimerFired | TasksExited | JobDone | StoreFailed | FileDamaged
-    | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles | Expanded
-    | NotExpanded | FilesSeen | FilesLost | ForgetFiles
-    | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone | Leaving
-    | DrainOrdered | MoveAway | MovedAway
-    | FsRequested | FsWorked | FsStriped | FsHandlesClosed
-    | FsFull | FsDamaged | FsSpilled
-    | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
+    Received | TimerFired | TasksExited | JobDone | StoreFailed | FileDamaged | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles
+    | Expanded | NotExpanded | FilesSeen | FilesLost | ForgetFiles | CloseList | StopRun | Started | MembersChanged | PeersHeard
+    | PeerGone | Leaving | DrainOrdered | MoveAway | MovedAway | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull | FsDamaged
+    | FsSpilled | GiveWay | RoomWanted | RoomGiven | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip
 Effect = (
-    Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore
-    | TellAtWork | Delete | SpillOut | Evict | BringBack | Restore | DropSpilled | ReadRoom | RoomTaken
-    | OpenRun | CloseRun | Log | Probe | Stop | Ended | FilesFlushed | Expand | LookFor | FindLost | RunOver | FsReplied | FsWork
-    | AttemptSettled | MovedForTask | MoveAway | MovedAway | Leaving
+    Send | SetTimer | CancelTimer | Launch | Kill | FetchData | StoreInline | StageIn | CopyOut | ReadStore | TellAtWork | Delete | SpillOut
+    | Evict | BringBack | Restore | DropSpilled | ReadRoom | RoomTaken | GaveWay | RoomWanted | RoomGiven | OpenRun | CloseRun | Log | Probe
+    | Stop | Ended | FilesFlushed | Expand | LookFor | FindLost | RunOver | FsReplied | FsWork | AttemptSettled | MovedForTask | MoveAway
+    | MovedAway | Leaving
 )  # fmt: skip

@@ -67,8 +67,17 @@ class DropStripes(WorkOrder[None], frozen=True):
     ino: int
 
 
-class ListEvictable(WorkOrder[list[tuple[int, int]]], frozen=True):
-    """(inode, bytes) of the whole files that lie here and are not open through ``Io``, those first that were used last longest ago."""
+class ListEvictable(WorkOrder[list[tuple[int, int, float]]], frozen=True):
+    """(inode, bytes, seconds since it was used) of the whole files that lie here and are not open through ``Io``, those first that were
+    used last longest ago."""
+
+
+class RunsGiveWay(WorkOrder[int], frozen=True):
+    """Files of runs make room for ``wanted`` bytes: spare copies, and files that no task here reads and that were used last ``idle_s`` ago
+    or earlier; if that is negative all that no task has. Bytes that are free now. The worker of this node does it."""
+
+    wanted: int
+    idle_s: float
 
 
 class ListWhole(WorkOrder[list[tuple[int, int]]], frozen=True):
@@ -433,6 +442,7 @@ class Invalidate(WorkOrder[None], frozen=True):
 
 AnyWork = (
     MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | ListWhole | Spill | RoomMade
+    | RunsGiveWay
     | End | EndRecorded | Truncate
     | Fetch | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | MendStripe | DropCopied
     | MarkCopied

@@ -35,6 +35,7 @@ from amfs.vocabulary.events import (
     MovedAway,
     PeerDown,
     Received,
+    RoomGiven,
     Send,
     SetTimer,
     TimerFired,
@@ -73,6 +74,7 @@ class Cluster:
         self.on_answer: dict[object, Callable[[], None]] = {}  # what a mount does as soon as it is answered
         self.done: dict[object, tuple[int, Any]] = {}
         self.settled: dict[tuple[int, int], list[Any]] = {}  # (node, number of an attempt): the error and the traces
+        self.given: list[int] = []  # what files of runs were given
         self.moved: list[MovedAway] = []
         self.serial = 0
         self.silent = False  # data ports do not answer: nothing comes to backups, and waits for them end so
@@ -143,6 +145,8 @@ class Cluster:
                 event = self.work(node, effect)
                 if effect.serial:
                     self.worked.setdefault(node.number, deque()).append(event)
+            elif isinstance(effect, RoomGiven):
+                self.given.append(effect.freed)
             elif isinstance(effect, MovedAway):
                 self.moved.append(effect)
             elif isinstance(effect, AttemptSettled):

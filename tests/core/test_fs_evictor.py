@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 
 import pytest
@@ -10,7 +11,7 @@ from fs_cluster import Cluster, Real
 
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary.attr import Attr
-from amfs.vocabulary.events import FsFull
+from amfs.vocabulary.events import FsFull, RoomWanted
 
 
 def write(real: Real, path: bytes, node: int) -> int:
@@ -79,3 +80,41 @@ def test_a_disk_that_is_full_is_tried_again_and_one_that_fails_is_not(error: int
     assert full(cluster, 0, 1) == [0] and full(cluster, 0, 1, 2) == [0], "the write is refused"
     assert len(tried) == tries, "the first try asks whether anything is spilled at all"
     assert real.read(b"/a") == b"/a" * 500
+
+
+def test_files_of_runs_have_one_order_with_files_of_the_session() -> None:
+    """Spare copies of runs go first, then by age; those that are needed only where a write would be refused."""
+    cluster = Cluster(1, 5)
+    real = Real(cluster)
+    node = cluster.nodes[0]
+    node.spilled = set()
+    write(real, b"/a", 0)
+    asked: list[float] = []
+    has = {math.inf: 100, 0.0: 200, -1.0: 5000}
+
+    def give_way(order: w.RunsGiveWay) -> int:
+        asked.append(order.idle_s)
+        return has[order.idle_s]
+
+    node.serve(w.RunsGiveWay.by(give_way))
+    assert full(cluster, 0, 50) == [100] and asked == [math.inf] and not node.spilled
+    asked.clear()
+    assert full(cluster, 0, 250) == [300] and asked == [math.inf, 0.0] and not node.spilled
+    asked.clear()
+    assert full(cluster, 0, 2000) == [6300] and asked == [math.inf, 0.0, -1.0] and len(node.spilled) == 1
+    asked.clear()
+    has[-1.0] = 0
+    assert full(cluster, 0, 2000, serial=0) == [100] and asked == [math.inf], "no write waits: what tasks need stays"
+
+
+def test_the_worker_of_the_node_gets_what_was_used_longer_ago() -> None:
+    cluster = Cluster(1, 5)
+    real = Real(cluster)
+    node = cluster.nodes[0]
+    node.spilled = set()
+    first, second = write(real, b"/a", 0), write(real, b"/b", 0)
+    ages = {first: 20.0, second: 5.0}
+    node.serve(w.ListEvictable.by(lambda o: [(ino, 1000, age) for ino, age in ages.items() if ino not in (node.spilled or ())]))
+    cluster.tell(node, RoomWanted(5000, 10.0))
+    cluster.settle()
+    assert cluster.given == [1000] and node.spilled == {first}

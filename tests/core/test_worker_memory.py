@@ -5,6 +5,8 @@ The account is compared with the files after every event of every story (``check
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,12 +24,15 @@ from amfs.vocabulary.events import (
     DropSpilled,
     Evict,
     FetchData,
-    FsFull,
+    GaveWay,
+    GiveWay,
     JobDone,
     ReadRoom,
     Restore,
+    RoomGiven,
     RoomRead,
     RoomTaken,
+    RoomWanted,
     SpillOut,
 )
 from amfs.vocabulary.partition import PartitionTable
@@ -254,12 +259,47 @@ def test_spare_copies_give_way_to_files_of_the_session() -> None:
         node.tell(2, m.Content(RUN, (m.Blob(key(name), 250 * KIB),)))
         node.feed(JobDone(node.effect(FetchData).serial, "", 250 * KIB))
     node.exits(2, 50 * KIB).forget()
-    node.feed(FsFull(1, 400 * KIB))
+    node.feed(GiveWay(1, 400 * KIB, math.inf))
+    assert node.effect(GaveWay) == GaveWay(1, 250 * KIB)
     assert node.effect(Delete) == Delete([key("x")])
     assert node.take(m.Lost, SHARD) == m.Lost(RUN, (key("x"),), 0)
     assert node.effect(RoomTaken) == RoomTaken(400 * KIB, 0)
-    node.feed(FsFull(2, 400 * KIB))
-    assert not node.effects_of(Delete)
+    node.feed(GiveWay(2, 400 * KIB, math.inf))
+    assert node.effect(GaveWay) == GaveWay(2, 0) and not node.effects_of(Delete)
+
+
+def test_files_of_runs_go_by_need_and_by_age_when_files_of_the_session_want_room() -> None:
+    """The answer waits for the disk. What a task is to read goes only where a write would be refused."""
+    node = Small(MemoryLimits(limit=4 * LIMIT, spill="/disk"), slots=2).makes(1, "old", 100 * KIB)
+    node.advance(10.0)
+    node.makes(2, "new", 100 * KIB).makes(3, "read", 100 * KIB)
+    node.assign(mine(4, "read later", outputs="d")).forget()
+    node.feed(GiveWay(1, LIMIT, 5.0))
+    (copy,) = node.effects_of(SpillOut)
+    assert copy.name == key("old") and not node.effects_of(GaveWay)
+    node.feed(JobDone(copy.serial, "", 100 * KIB))
+    assert node.effect(Evict).name == key("old") and node.effect(GaveWay) == GaveWay(1, 100 * KIB)
+    node.feed(GiveWay(2, LIMIT, -1.0))
+    first, second = node.effects_of(SpillOut)
+    assert [first.name, second.name] == [key("new"), key("read")], "what is needed last goes first"
+    node.feed(JobDone(first.serial, "", 100 * KIB))
+    assert not node.effects_of(GaveWay)
+    node.feed(JobDone(second.serial, "no space left on device", 0, True))
+    assert node.effect(GaveWay) == GaveWay(2, 100 * KIB)
+    node.effect(Evict)
+
+
+def test_files_of_the_session_that_were_used_longer_ago_go_before_files_of_runs() -> None:
+    """And they are asked once, and not again at once if they had less than was wanted."""
+    node = Small(MemoryLimits(limit=LIMIT, firm=True, spill="/disk"), slots=1).makes(1, "a", 300 * KIB)
+    node.advance(3.0)
+    node.feed(RoomRead(1 << 40, 700 * KIB, 0, True))
+    asked = node.effect(RoomWanted)
+    assert asked.wanted == 1000 * KIB - int(LIMIT * 0.8) and asked.idle_s == pytest.approx(3.0) and not node.effects_of(SpillOut)
+    node.feed(RoomRead(1 << 40, 700 * KIB, 0, True))
+    assert not node.effects_of(RoomWanted) and not node.effects_of(SpillOut), "the answer is awaited"
+    node.feed(RoomGiven(100 * KIB))
+    assert node.effect(SpillOut).name == key("a") and not node.effects_of(RoomWanted)
 
 
 def test_what_others_spilled_counts_for_the_spill_limit() -> None:

@@ -56,10 +56,10 @@ def nobody_makes_room(patch: pytest.MonkeyPatch) -> None:
 
 def a_single_copy_counts_as_one_of_several(patch: pytest.MonkeyPatch) -> None:
     """What only this node has is given up like what others have."""
-    real = Memory._may_go
+    real = Memory.may_go
 
     def may_go(self: Memory, file: Content) -> bool:
         file.spare = True
         return real(self, file)
 
-    patch.setattr(Memory, "_may_go", may_go)
+    patch.setattr(Memory, "may_go", may_go)

@@ -191,8 +191,9 @@ def test_pure_modules_know_no_world(path: Path) -> None:
     assert not calls & {"open", "print", "input"}, f"{module} does I/O"
 
 
-def test_state_diagrams_are_fresh() -> None:
-    check = [sys.executable, str(ROOT / "tools" / "make_state_diagrams.py"), "--check"]
+@pytest.mark.parametrize("tool", ["make_state_diagrams.py", "make_operations.py"])
+def test_pages_that_are_made_are_fresh(tool: str) -> None:
+    check = [sys.executable, str(ROOT / "tools" / tool), "--check"]
     result = subprocess.run(check, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
 

@@ -19,7 +19,7 @@ from amfs.engine.machine import Machine
 from amfs.errors import InvalidTransition
 from amfs.fs.vfs.members import Members
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.events import FsWork, FsWorked, PeerDown, TimerFired
+from amfs.vocabulary.events import Effect, FsWork, FsWorked, PeerDown, TimerFired
 from amfs.vocabulary.fs_requests import answer_type, received
 from amfs.vocabulary.fs_works import WorkOrder
 from amfs.vocabulary.peer_requests import BY_TAG, CHANGES_NAMES, CHANGES_NOTHING, WITHOUT_DIRECTORIES, Closed, PeerCall, PeerHandler
@@ -144,6 +144,10 @@ class Calls:
 
     def log(self, text: str, level: int = logging.INFO) -> None:
         self._machine.log(text, level)
+
+    def give(self, effect: Effect) -> None:
+        """To the node around the file system."""
+        self._machine.out.append(effect)
 
     # ── running ────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,0 +1,100 @@
+/* A file that is open on this node, whoever uses it: its record, and the table of all of them. state.h says in which order locks are taken. */
+#ifndef AMFS_DATA_FILE_H
+#define AMFS_DATA_FILE_H
+
+#include "data/fsio.h"
+#include "data/peers/client.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct fsio_piece;
+
+struct fsio_users { /* one other node's use of a file through this one */
+    struct fsio_users *next;
+    int32_t peer;
+    int readers, writers;
+    uint64_t errors_seen;
+};
+
+struct fsio_file {
+    struct fsio_file *next; /* in its bucket */
+    struct fsio *io;
+    uint64_t ino;
+    int references; /* under files_lock: handles, other nodes, requests on their way */
+
+    pthread_rwlock_t gate; /* shared: reads and writes; alone: kind and stripe change, truncation */
+    _Atomic enum fsio_kind kind; /* changed with the gate held alone, as known, node and stripe */
+    bool known; /* false: just made, what follows says nothing yet */
+    atomic_bool serves; /* other nodes may use it through us: known and not REMOTE */
+    int32_t node;
+    _Atomic uint32_t stripe;
+    atomic_bool copied; /* its stripes have copies, or would have */
+    atomic_bool torn; /* STRIPED: some of it was lost with a node, and cannot be told from a hole any more */
+    _Atomic uint64_t since; /* STRIPED: nothing of it was lost up to this number of losses */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int readers, writers; /* handles of this node */
+    bool told_reading, told_writing; /* REMOTE: what its node knows of that; under the gate */
+    struct fsio_users *users;
+    _Atomic uint64_t size; /* STRIPED: the size; LOCAL: the highest end accounted for */
+    int fd; /* LOCAL; -1: not open at the moment */
+    bool fd_writes;
+    int busy; /* uses of fd under way */
+    int writes; /* LOCAL, under lock: under way, each of which may have reserved what it has not written */
+    atomic_bool counted; /* size and accounted are what its part says */
+    atomic_bool gone; /* deleted while open: the descriptor is all that is left of it */
+    bool spreading; /* LOCAL, under lock: it is being laid in stripes, with the gate held for long */
+    bool lost; /* LOCAL, under lock: its content is nowhere: EIO */
+    atomic_bool spilled; /* LOCAL: fd is that of a copy on a disk, which is only read */
+    atomic_llong accounted; /* bytes of it that `used` contains */
+    int error; /* the last failure of writing behind, and how many there were */
+    uint64_t error_count;
+
+    struct fsio_piece *pieces; /* STRIPED: striped/pieces.c */
+    size_t piece_count, carried;
+    _Atomic int64_t read_ns, written_ns, changed_ns; /* STRIPED: atime, mtime, ctime as far as they come from here; 0: not known */
+    struct data_stat sum; /* and what its owners said last */
+    int64_t sum_ms;
+};
+
+/* Where a reader has come to: reading ahead follows those that go through a file in order. Unlocked: what is lost costs speed only. */
+struct fsio_stream {
+    _Atomic uint64_t next;
+    atomic_uint run;
+};
+
+struct fsio_handle {
+    struct fsio_file *file;
+    struct fsio_stream stream;
+    bool writing, passing; /* passing: it is not counted */
+    bool through; /* nobody flushes: every write does */
+    uint64_t errors_seen;
+};
+
+/* files.c */
+struct fsio_file *fsio_file_look(struct fsio *io, uint64_t ino); /* with files_lock held: an active file without a reference, or NULL */
+struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
+struct fsio_file *fsio_file_make(struct fsio *io, uint64_t ino); /* likewise; one without a kind if there is none. NULL: no memory */
+void fsio_file_drop(struct fsio_file *file);
+void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
+struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino); /* with its gate held alone; NULL: somebody has it open */
+void fsio_file_exit(struct fsio_file *file);
+bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
+bool fsio_file_written(struct fsio_file *file);
+int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
+
+/* lost.c */
+bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t from, uint64_t end,
+                       uint64_t since); /* of those bytes, after that version */
+bool fsio_file_lost(struct fsio_file *file);
+void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* what is known of it from now on */
+
+/* ends.c */
+void fsio_end_keep(struct fsio_file *file);
+bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost); /* of a kept end; false: there is none */
+void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns); /* its time was set by hand since */
+void fsio_ends_free(struct fsio *io);
+
+#endif
