@@ -393,7 +393,7 @@ class Session:
                         raise AmfsError(f"task {handle.id} waits for {missing!r}, which no task of this session makes")
         for handle in waited:
             if not handle.ok:
-                raise TaskFailed(handle, self._in_words(handle))
+                raise TaskFailed(handle, self.why(handle))
 
     def _unmade_for(self, handle: Handle) -> str:
         """A file for which the task waits, itself or through others, and which nobody makes so far; '' if there is none."""
@@ -410,7 +410,8 @@ class Session:
                     todo.append(self._handles[writer])
         return ""
 
-    def _in_words(self, handle: Handle) -> str:
+    def why(self, handle: Handle) -> str:
+        """Why a task failed, with the end of its standard error."""
         result = handle.result
         assert result is not None
         tail = result.stderr.decode("utf-8", "replace").strip().splitlines()[-5:]
