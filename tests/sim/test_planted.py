@@ -101,7 +101,7 @@ PINNED: dict[str, tuple[bool, tuple[int, ...]]] = {
     "a_task_starts_before_its_inputs_are_back": (True, (24, 52)),
     "what_cannot_be_read_back_is_waited_for": (False, (77,)),
     "copies_stay_on_the_disk": (True, (15, 24)),
-    "a_full_disk_is_not_tried_again": (False, (281, 72)),
+    "a_full_disk_is_not_tried_again": (False, (102, 129)),
     "nobody_makes_room": (True, (73, 123)),
     "a_single_copy_counts_as_one_of_several": (True, (24, 62)),
     "heirs_forget_what_they_were_told": (False, (3, 56)),
