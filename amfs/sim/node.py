@@ -251,10 +251,15 @@ class SimNode(Process):
             self.files.contents.note_gone({each.node for each in old.members} - {each.node for each in view.members})
         for process in self.world.processes.values():
             if isinstance(process, SimNode) and process.alive and (other := process.core.membership.view) is not None:
-                assert not are_rivals(view, other), (
+                # A node that follows one that has ended decides nothing: it hears of another, or ends.
+                assert not are_rivals(view, other) or not (self._lives(view.manager) and self._lives(other.manager)), (
                     f"two sessions: node {self.id} follows node {view.manager}, node {process.id} follows node {other.manager}"
                 )
         self.seen = view
+
+    def _lives(self, node: int) -> bool:
+        process = self.world.processes.get(node)
+        return process is not None and process.alive
 
     def _view(self) -> None:
         view = self.core.membership.view
