@@ -52,9 +52,9 @@ def load_urls(
     to = clean(target)
     into = len(sources) > 1 or os.fsencode(os.fspath(target)).endswith(b"/") or files.isdir(to)
     for source in sources:
-        remote = storages.place(source).remote
+        remote, key = storages.place(source)
         matched = _first(partial(storages.matching, source), transfers)
-        alone = len(matched) == 1 and "/" not in matched[0].name and not source.endswith("/")
+        alone = [one.found.key for one in matched] == [key]  # else it names a directory, or is a pattern
         for one in matched:
             inside = join(to, os.fsencode(one.name.rstrip("/"))) if into or not alone else to
             if one.name.endswith("/") or not one.name:

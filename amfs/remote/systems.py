@@ -14,6 +14,7 @@ from amfs.errors import SystemSetupError, UsageError
 from amfs.remote.place import Found, Kind, RemoteError
 
 _PIECE = 4 << 20
+_BLOCK = 32 << 20  # bytes of one request that writes: on HDFS each opens the file again
 #: Where a file that was written under another name can take the place of the old one in one step.
 _RENAMING = frozenset(("file", "local", "sftp", "ssh", "hdfs", "arrow_hdfs", "webhdfs", "webHDFS", "memory", "smb", "ftp"))
 #: Whose libraries have one connection, which two threads must not use at the same time.
@@ -95,7 +96,7 @@ class System:
         if renames and above:
             self._do(key, lambda: self._system.makedirs(above, exist_ok=True))
         place = f"{above}/.amfs-{os.urandom(6).hex()}-{key.rpartition('/')[2][:100]}" if renames else key
-        how = {} if renames else {"autocommit": False}
+        how: dict[str, Any] = {"block_size": _BLOCK} if renames else {"block_size": _BLOCK, "autocommit": False}
         file = self._do(key, lambda: self._system.open(place, "wb", **how))
         if not renames and not (hasattr(file, "commit") and hasattr(file, "discard")):
             raise RemoteError(Kind.UNSUPPORTED, self.url(key), "its library shows a file before it is whole")

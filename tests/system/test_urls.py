@@ -93,6 +93,14 @@ def test_ls_cat_put_and_get_take_urls(s3: S3, files: Files) -> None:
     refused(2, "is a URL, and other names are not", "cat", "s3://faces/b", "amfs:/faces/two")
 
 
+def test_a_directory_of_one_object_is_a_directory(s3: S3, files: Files) -> None:
+    s3.put("single", {"top/file": b"f"})
+    fine("load", "s3://single/top", "amfs:/single")
+    assert files.read_bytes("/single/file") == b"f"
+    fine("load", "s3://single/top/file", "amfs:/single2")
+    assert files.read_bytes("/single2") == b"f"
+
+
 def test_what_is_there_already_is_left(s3: S3, files: Files) -> None:
     s3.put("again", {f"in/{number}": b"x" * number for number in range(20)})
     for expected in ("20 files, 190 B", "0 files, 0 B"):
