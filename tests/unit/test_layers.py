@@ -27,6 +27,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.__main__", 14),
     ("amfs.bench", 13),
     ("amfs.magic", 13),
+    ("amfs.plugs", 13),
     ("amfs.cluster", 12),
     ("amfs.scripts", 12),
     ("amfs.functions", 11),
@@ -70,7 +71,7 @@ ONLY_IN = {
     "ray": {"amfs.provision.guests"},
     "click": {"amfs.cli"},
     "rich": {"amfs.cli", "amfs.display"},
-    "lark": {"amfs.swift"},
+    "lark": {"amfs.swift", "amfs.translate.jx_parse", "amfs.translate.jx_evaluate"},
     "fsspec": {"amfs.client.fsspec", "amfs.operations.loading_urls"},
     "benchmarks": set(),  # it is not installed
 }

@@ -11,14 +11,15 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from amfs.errors import AmfsError
-from amfs.runs.api import Handle, Session
-from amfs.workflow.workflow import Task
 from snakemake.shell import shell
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from snakemake_interface_executor_plugins.executors.real import RealExecutor
 from snakemake_interface_executor_plugins.settings import CommonSettings, DeploymentMethod, ExecMode, ExecutorSettingsBase
+
+from amfs.errors import AmfsError
+from amfs.runs.api import Handle, Session
+from amfs.workflow.workflow import Task
 
 ENDS_S = 30.0  # for what is left to be told when the run is over
 
