@@ -17,7 +17,7 @@ N      ?= 20
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo scripts swift notebooks test quick lint sim chaos native-asan native-tsan coverage bench states docs man clean
+.PHONY: help setup demo scripts swift notebooks test plugs plug-snakemake plug-parsl plug-joblib plug-dask quick lint sim chaos native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,20 @@ notebooks: ## execute the notebooks of examples/, and keep them with their outpu
 test: ## set everything up and run the test suite
 	@$(SETUP) --system test,dev,examples,dataframes,fs,mpi,notebook
 	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+plugs: ## test the plugs with the tools themselves: Snakemake, Parsl, joblib, Dask, fsspec's own suite
+	@$(SETUP) test,plugs
+	@$(BIN)/pip install -q --no-deps -e plugins/snakemake
+	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -q plugins/tests -n 0 --timeout 300 $(ARGS)
+
+plug-snakemake: ## run the example of the Snakemake plugin: 200 jobs
+	@$(SETUP) plugs
+	@$(BIN)/pip install -q --no-deps -e plugins/snakemake
+	@cd "$$(mktemp -d)" && cp "$(CURDIR)/plugins/snakemake/example/Snakefile" . && "$(abspath $(BIN))/snakemake" --executor amfs --jobs 100 && cat "$$PWD/out/report.txt"
+
+plug-parsl plug-joblib plug-dask: ## run the example of the Parsl, joblib or Dask plug
+	@$(SETUP) plugs
+	@$(BIN)/python examples/plugs/$(@:plug-%=%)_example.py
 
 quick: ## the tests that a change needs first: pure machines, formats, transcripts; about a minute
 	@$(SETUP) test,dev,examples

@@ -18,6 +18,7 @@ import msgspec
 from amfs.translate import makeflow_jx
 from amfs.translate.commands import SHELL, command_argv
 from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, KeptReader, in_pieces, local_path
+from amfs.translate.jx_parse import NotJx
 from amfs.translate.makeflow_text import Expander, TooLong, file_names, logical_lines, redirected, split_head
 from amfs.translate.shell_quoting import Malformed, quote, split
 from amfs.translate.tasklist import parse_size
@@ -113,9 +114,10 @@ class MakeflowReader(KeptReader):
         self._close_rule()
 
     def _jx(self, data: bytes) -> None:
-        """A Makeflow in JSON. Its words are what they are: nothing is expanded or unquoted."""
+        """A Makeflow in JSON or JX. Its words are what they are: nothing is expanded or unquoted."""
         try:
-            document = makeflow_jx.parse(data)
+            parsed = makeflow_jx.parse(data)
+            document = parsed.content
             self._literal = True
             self._categorized = document.default_category != "default"
             for name, category in document.categories.items():
@@ -126,11 +128,11 @@ class MakeflowReader(KeptReader):
                 self._values[name] = [(0, value)]
                 self._exports[name] = None
         except Malformed as error:
-            self.end(error.line if isinstance(error, makeflow_jx.NotPlain) else 0, str(error))
+            self.end(error.line if isinstance(error, NotJx) else 0, str(error))
             return
         if document.define:
             self.remark("define", 0, "without expressions, what is under 'define' has no meaning")
-        for line, rule, others in makeflow_jx.rules(data, document):
+        for line, rule, others in makeflow_jx.rules(parsed):
             for name in others:
                 self.remark(f"member {name}", line, f"the member {name!r} of a rule has no meaning here")
             try:
@@ -160,7 +162,7 @@ class MakeflowReader(KeptReader):
         if (rule.command is None) == (not file):
             raise Malformed("a rule has either a command or a workflow")
         if rule.args:
-            raise Malformed("a workflow with 'args' has expressions, which are not read; write its plain form with: jx2json")
+            raise Malformed("a workflow with 'args' is not read; write its plain form with: jx2json --jx-args")
         if rule.local_job:
             self.remark("local_job", line, "local_job has no meaning here: a rule runs where there is room")
         if rule.command is not None:

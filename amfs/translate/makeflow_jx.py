@@ -1,25 +1,15 @@
-"""A Makeflow in JSON: the form into which JX, the expression language, is evaluated. Pure; see docs/reference/makeflow.md."""
+"""A Makeflow in JSON, or in JX, the expression language that is evaluated to it first. Pure; see docs/reference/makeflow.md."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from amfs.translate.document import taken
+from amfs.translate.jx_evaluate import evaluate
 from amfs.translate.shell_quoting import Malformed
-
-
-class NotPlain(Malformed):
-    """JX with expressions or comments, or broken JSON."""
-
-    def __init__(self, line: int) -> None:
-        self.line = line
-        super().__init__(
-            "here this is no plain JSON: of JX, the language of Makeflow, only the form without expressions and comments is read; "
-            "write it so with: jx2json FILE > FILE.json"
-        )
 
 
 class File(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,25 +62,43 @@ RESOURCES = {
 }  # fmt: skip
 
 
-def parse(data: bytes) -> JxDocument:
-    """Raises Malformed, with what to do."""
+class Document(NamedTuple):
+    """What was read, its rules aside; the text that its rules are written in, and their lines where it was evaluated."""
+
+    content: JxDocument
+    text: bytes
+    lines: list[int] | None
+
+
+def parse(data: bytes) -> Document:
+    """Raises Malformed, with what to do; NotJx with the line."""
+    lines = None
     try:
-        return msgspec.json.decode(data, type=JxDocument)
+        return Document(msgspec.json.decode(data, type=JxDocument), data, None)
     except msgspec.ValidationError as error:
         raise Malformed(_in_words(error)) from None
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        byte = re.search(r"\(byte (\d+)\)", str(error))
-        raise NotPlain(data.count(b"\n", 0, int(byte[1])) + 1 if byte else 1) from None
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        value = evaluate(data.decode("utf-8", "surrogateescape"))
+    try:
+        if isinstance(value, dict) and isinstance(value.get("rules"), list):
+            lines = [getattr(rule, "line", 1) for rule in value["rules"]]
+        text = msgspec.json.encode(value)
+        return Document(msgspec.json.decode(text, type=JxDocument), text, lines)
+    except msgspec.ValidationError as error:
+        raise Malformed(_in_words(error)) from None
+    except (UnicodeEncodeError, RecursionError, OverflowError):
+        raise Malformed("this is neither JSON nor JX in UTF-8") from None
 
 
-def rules(data: bytes, document: JxDocument) -> Iterator[tuple[int, JxRule | str, list[str]]]:
+def rules(document: Document) -> Iterator[tuple[int, JxRule | str, list[str]]]:
     """The line of each rule; the rule, or in words what is wrong with it; its members that mean nothing."""
     at, line = 0, 1
-    for raw in taken(document.rules):
+    for number, raw in enumerate(taken(document.content.rules)):
         text = bytes(raw)
-        found = data.find(text, at)
-        if found >= 0:
-            line += data.count(b"\n", at, found)
+        if document.lines is not None:
+            line = document.lines[number]
+        elif (found := document.text.find(text, at)) >= 0:
+            line += document.text.count(b"\n", at, found)
             at = found
         try:
             rule: JxRule | str = msgspec.json.decode(text, type=JxRule)

@@ -104,7 +104,8 @@ def test_all_kinds_of_jobs(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_the_jobs(tmp_path: Path) -> None:
     write(tmp_path, 'rule all:\n    output: "never"\n    shell: "echo $$ > pid; exec sleep 300"\n')
-    process = subprocess.Popen(command("--forceall"), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command(), cwd=tmp_path, stdout=pipe, stderr=subprocess.STDOUT, start_new_session=True)
     end = time.monotonic() + 60
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
         assert time.monotonic() < end and process.poll() is None

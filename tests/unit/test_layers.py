@@ -27,6 +27,7 @@ LAYERS: list[tuple[str, int]] = [
     ("amfs.__main__", 14),
     ("amfs.bench", 13),
     ("amfs.magic", 13),
+    ("amfs.plugs", 13),
     ("amfs.cluster", 12),
     ("amfs.scripts", 12),
     ("amfs.functions", 11),
@@ -75,7 +76,7 @@ ONLY_IN = {
     "starlette": {"amfs.live.web"},
     "uvicorn": {"amfs.live.web"},
     "prometheus_client": {"amfs.live.metrics"},
-    "lark": {"amfs.swift"},
+    "lark": {"amfs.swift", "amfs.translate.jx_parse", "amfs.translate.jx_evaluate"},
     "fsspec": {"amfs.client.fsspec", "amfs.remote.systems"},
     "obstore": {"amfs.remote.objects"},
     "benchmarks": set(),  # it is not installed

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amfs.translate.jx_evaluate import evaluate
 from amfs.translate.makeflow import MakeflowReader
 from amfs.translate.makeflow_text import Expander, logical_lines, redirected
 from amfs.workflow.workflow import Task
@@ -366,6 +367,68 @@ def test_members_that_makeflow_does_not_know_are_told() -> None:
     assert "member 'local job' of a rule has no meaning" in remarks(reader)
 
 
+BWA = """# the shape of Makeflow's own example
+{
+    "define": {"SPLITS": ceil(TOTAL / 100.0), "TOTAL": 250, "REF": [template("ref.{x}") for x in ["amb", "ann"]]},
+    "rules": [
+        {
+            "command": format("split %s %d", "query", SPLITS),
+            "inputs": ["query"],
+            "outputs": [format("query.%d", i) for i in range(SPLITS)],
+        },
+        {
+            "command": template("bwa query.{i} > query.{i}.sam"),
+            "inputs": [x for x in REF, "query." + format("%d", i)],
+            "outputs": [template("query.{i}.sam")],
+        } for i in range(SPLITS),
+        {
+            "command": "cat " + join([template("query.{i}.sam") for i in range(SPLITS)]) + " > sam",
+            "inputs": [template("query.{i}.sam") for i in range(SPLITS)],
+            "outputs": ["sam"],
+        },
+    ],
+}
+"""
+
+
+def test_jx_with_expressions() -> None:
+    reader = read(BWA)
+    assert reader.faults == []
+    assert [task.line for task in reader.tasks] == [5, 10, 10, 10, 15]
+    split, first, *_, last = reader.tasks
+    assert (split.argv, split.outputs) == (("split", "query", "3"), ("query.0", "query.1", "query.2"))
+    assert (first.inputs, first.outputs) == (("ref.amb", "ref.ann", "query.0"), ("query.0.sam",))
+    assert last.inputs == ("query.0.sam", "query.1.sam", "query.2.sam")
+    assert "query.0.sam query.1.sam query.2.sam" in " ".join(last.argv)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[[i, j] for i in range(3) for j in range(3) if (i + j) % 2 == 1]", [[0, 1], [1, 0], [1, 2], [2, 1]]),
+        ("range(10)[3:7] + range(2)[:1]", [3, 4, 5, 6, 0]),
+        ('let({"X": Y + 1, "Y": 2}, X * 2)', 6),
+        ("not true or 1 < 2 and 'a' < 'b'", True),
+        ('template("{A}{{}}", {"A": 7})', "7{}"),
+        ('format("%03d %s %.2f%%", 7, "x", 1.5)', "007 x 1.50%"),
+        ('basename("d/x.csv", ".csv") + dirname("d/x")', "xd"),
+        ('{"a": [1, 2], "b": null}["a"][-1]', 2),
+        ("[1, 2] == [1, 2.0] and 1 != true", True),
+        ("-7 % 3 + -2 * 3", -7),
+        ("[-7 / 2, 7 / 2, 7 / 2.0, ceil(7 / 2)]", [-3, 3, 3.5, 3]),
+        ('"a" + 1 + 2', "a12"),
+    ],
+)
+def test_the_values_of_jx(text: str, value: object) -> None:
+    assert evaluate(text) == value
+
+
+def test_loops_of_jx_that_do_not_end_in_time_end_with_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amfs.translate.jx_evaluate.VALUES_MAX", 10_000)
+    reader = read('{"rules": [\n{} for a in range(999) for b in range(999) if false]}')
+    assert [(fault.line, "values are made on the way" in fault.message) for fault in reader.faults] == [(2, True)]
+
+
 @pytest.mark.parametrize("rule", ['{"workflow": "inner", "outputs": ["out"]}', '{"makeflow": {"path": "inner"}, "outputs": "out"}'])
 @pytest.mark.parametrize("inner", ["out: in\n\tp in > out\n", '{"rules": [{"command": "p in > out", "inputs": "in", "outputs": "out"}]}'])
 def test_nested_makeflows_in_json(tmp_path: Path, rule: str, inner: str) -> None:
@@ -378,9 +441,15 @@ def test_nested_makeflows_in_json(tmp_path: Path, rule: str, inner: str) -> None
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ('{"rules": [\n{"command": "a", "outputs": [x for x in range(3)]}\n]}', 2, "jx2json FILE > FILE.json"),
-        ('# JX\n{"rules": []}', 1, "jx2json"),
-        ('{"rules": [],\n}', 2, "jx2json"),
+        ('{"rules": [\n{"command": "a", "outputs": [x for x in 3]}\n]}', 2, "'for x in' goes over a list, not a number"),
+        ('{"rules": [\n{"command": A}]}', 2, "A is not defined"),
+        ('{"rules": [\n{"command": format("%d")}]}', 2, "fewer values"),
+        ('{"define": {"A": B, "B": A}, "rules": [\n{"command": A}]}', 1, "leads back to itself"),
+        ('{"rules": [\n{"command": "a" + 1.5}]}', 2, "'+' between a string and a number"),
+        ('{"rules": [\n{"command": 1/0 }]}', 2, "division by zero"),
+        ('{"rules": [\n{"command": fetch("x")}]}', 2, "fetch() reads what may change"),
+        ('{"rules": [\n{"command": range(1, 9, 0)}]}', 2, "a step of 0"),
+        ('{"rules": [\n{"command": 5} for i in range(2)]}', 2, "command: expected 'str | null', got 'int'"),
         ("{", 1, "JX"),
         ('{"rules": {}}', 0, "rules: expected 'array', got 'object'"),
         ('{"rules": [\n{}]}', 2, "either a command or a workflow"),
@@ -393,7 +462,8 @@ def test_nested_makeflows_in_json(tmp_path: Path, rule: str, inner: str) -> None
         ('{"rules": [\n{"command": "p", "resources": {"core": 1}}]}', 2, "unknown resource 'core'"),
         ('{"rules": [\n{"command": "p", "resources": {"cores": 1.5}}]}', 2, "cores must be a whole number"),
         ('{"rules": [\n{"command": "p", "environment": {"A=B": ""}}]}', 2, "cannot be the name of an environment variable"),
-        ('{"rules": ' + "[" * 5000, 0, "jx2json"),
+        ('{"rules": ' + "[" * 5000, 1, "the text ends"),
+        ('{"rules": ' + "[" * 5000 + "]" * 5000 + "}", 1, "nested"),
     ],
 )
 def test_faults_of_makeflows_in_json(text: str, line: int, words: str) -> None:
