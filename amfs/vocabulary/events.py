@@ -13,6 +13,10 @@ from msgspec import Struct
 
 from amfs.vocabulary.messages import Message, Result, RunInfo, Status
 from amfs.vocabulary.partition import PartitionTable
+from amfs.vocabulary.room_events import GaveWay as GaveWay
+from amfs.vocabulary.room_events import GiveWay as GiveWay
+from amfs.vocabulary.room_events import RoomGiven as RoomGiven
+from amfs.vocabulary.room_events import RoomWanted as RoomWanted
 
 if TYPE_CHECKING:  # a process without a file system need not load them
     from amfs.vocabulary.fs_requests import Request
@@ -125,34 +129,6 @@ class RoomRead(Struct, frozen=True):
     others: int
     spilled: int = 0
     parts: bool = False
-
-
-class GiveWay(Struct, frozen=True):
-    """Files of runs are to make room, as ``fs_works.RunsGiveWay`` says; answered by ``GaveWay``."""
-
-    serial: int
-    wanted: int
-    idle_s: float
-
-
-class GaveWay(Struct, frozen=True):
-    """So many bytes are free now."""
-
-    serial: int
-    freed: int
-
-
-class RoomWanted(Struct, frozen=True):
-    """For files of runs: copies that others have of files of ``amfs:/`` go, then files used last ``idle_s`` ago or earlier."""
-
-    wanted: int
-    idle_s: float
-
-
-class RoomGiven(Struct, frozen=True):
-    """The answer to ``RoomWanted``: so many bytes are free now."""
-
-    freed: int
 
 
 class PeerDown(Struct, frozen=True):

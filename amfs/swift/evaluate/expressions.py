@@ -16,7 +16,7 @@ from amfs.swift import tree
 from amfs.swift.builtins import Failure
 from amfs.swift.evaluate.machine import Machine, missing
 from amfs.swift.evaluate.operators import FORMAT, TEXT, binary
-from amfs.swift.source import Mistake
+from amfs.swift.source import At, Mistake
 from amfs.swift.types import FLOAT, INT, Array, Bag, Type, base_of
 from amfs.swift.values import UNSET, Blocked, Cell, Container, FileCell, Group, Maker, is_group, key_text, maker, plain
 
@@ -393,40 +393,28 @@ class Expressions:
 
     def target(self, expression: tree.Expression) -> Closure:
         """The cell to assign to; a part appears by it. May be tried again until it is not blocked, and then not any more."""
+        return self._written(expression, self.machine.insert)
+
+    def entered(self, expression: tree.Expression) -> Closure:
+        """The container or struct of which a part is to be written."""
+        return self._written(expression, self.machine.enter)
+
+    def _written(self, expression: tree.Expression, step: Callable[[Any, Any, At], Any]) -> Closure:
+        """``step`` goes from a container to the element of a key."""
         if isinstance(expression, tree.Name):
-            return self._target_name(expression)
-        machine, at = self.machine, expression.at
+            assert expression.symbol is not None
+            return self.fetch_target(expression.symbol)
+        assert isinstance(expression, tree.Index | tree.Member), expression
+        base, at = self.entered(expression.base), expression.at
         if isinstance(expression, tree.Index):
-            base, index = self._entered(expression.base), self.value(expression.index)
+            index = self.value(expression.index)
 
             def element(frame: Frame) -> Any:
                 key = index(frame)
-                return machine.insert(base(frame), key, at)
+                return step(base(frame), key, at)
 
             return element
-        assert isinstance(expression, tree.Member), expression
-        base, name = self._entered(expression.base), expression.name
-        return lambda frame: base(frame).fields[name]
-
-    def _target_name(self, expression: tree.Name) -> Closure:
-        assert expression.symbol is not None
-        return self.fetch_target(expression.symbol)
-
-    def _entered(self, expression: tree.Expression) -> Closure:
-        """The container or struct of which a part is to be written."""
-        if isinstance(expression, tree.Name):
-            return self._target_name(expression)
-        machine, at = self.machine, expression.at
-        if isinstance(expression, tree.Index):
-            base, index = self._entered(expression.base), self.value(expression.index)
-
-            def enter(frame: Frame) -> Any:
-                key = index(frame)
-                return machine.enter(base(frame), key, at)
-
-            return enter
-        assert isinstance(expression, tree.Member), expression
-        base, name = self._entered(expression.base), expression.name
+        name = expression.name
         return lambda frame: base(frame).fields[name]
 
 

@@ -166,7 +166,7 @@ class Statements(Loops, Apps, Mappings):
 
     def _append(self, statement: tree.Assign) -> Statement:
         target, value, at, machine = statement.targets[0], statement.values[0], statement.at, self.machine
-        base, source = self._entered(target), self.cell(value)
+        base, source = self.entered(target), self.cell(value)
         prelude = tuple(self.prelude)
         self._root(target)
         holds = self._holds()
