@@ -67,7 +67,7 @@ lint: ## ruff, clang-format, codespell, mypy (amfs strictly, then the tests), th
 	@$(SETUP) test,dev
 	$(BIN)/ruff check .
 	@git ls-files "*.[ch]" | xargs $(BIN)/clang-format --dry-run -Werror
-	@git ls-files | grep -Ev '^tests/data/|/assets/uPlot|[.](svg|png|fits|ipynb|gz)$$' | xargs $(BIN)/codespell
+	@git ls-files | grep -Ev '^tests/data/|/assets/uPlot|[.](svg|png|fits|ipynb|gz|min[.]js)$$' | xargs $(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/python -m mypy.stubtest amfs._native --ignore-positional-only --ignore-disjoint-bases --concise --allowlist tests/stubtest.allow
