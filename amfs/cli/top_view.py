@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -116,7 +117,11 @@ def _table(title: str, rows: list[list[str]], top: int, most: int) -> Table:
     )
     for place, head in enumerate(rows[0]):
         words = head in ("task", "stage", "state", "host", "run")
-        table.add_column(head, justify="left" if words else "right", no_wrap=True, overflow="ellipsis" if place == 0 or words else "fold")
+        lines = textwrap.fill(head, 8)  # ten columns on 80 characters
+        table.add_column(
+            lines, justify="left" if words else "right", no_wrap=True, min_width=max(map(len, lines.split("\n"))),
+            overflow="ellipsis" if place == 0 or words else "fold",
+        )  # fmt: skip
     for row in rows[1 + top : 1 + top + most]:
         table.add_row(*map(Text, row))
     return table
