@@ -88,6 +88,7 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry("amfs.cli.status:status", CLUSTER, "Show sessions, their nodes and what they are doing."),
     "top": Entry("amfs.cli.top:top", CLUSTER, "Watch runs, nodes and tasks on a terminal."),
     "dashboard": Entry("amfs.cli.dashboard:dashboard", CLUSTER, "Watch them in a browser; metrics for Prometheus."),
+    "scale": Entry("amfs.cli.scale:scale", CLUSTER, "More or fewer nodes for a running session."),
     "node": Entry("amfs.cli.node:node", CLUSTER, "Run one node server; join a session from any host."),
     "check": Entry("amfs.cli.check:check", LOOK, "Say what is wrong with Swift scripts, without running them."),
     "info": Entry("amfs.cli.info:info", LOOK, "Say what is in a workflow, without running it."),

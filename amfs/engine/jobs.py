@@ -60,7 +60,19 @@ class Members(msgspec.Struct, frozen=True):
     joining: Mapping[int, int]
 
 
+class Target(msgspec.Struct, frozen=True):
+    """So many nodes are to be there, or on their way. An order, which is carried out once: a job that ends later is not replaced."""
+
+    nodes: int
+
+
 # ── effects ──
+
+
+class Submit(msgspec.Struct, frozen=True):
+    """Ask the batch system for so many more jobs."""
+
+    count: int
 
 
 class Say(msgspec.Struct, frozen=True):
@@ -75,8 +87,8 @@ class GiveUp(msgspec.Struct, frozen=True):
     why: str
 
 
-Effect = Say | GiveUp
-Event = Submitted | QueueSays | QueueSilent | Members
+Effect = Say | GiveUp | Submit
+Event = Submitted | QueueSays | QueueSilent | Members | Target
 
 
 class Jobs:
@@ -93,6 +105,8 @@ class Jobs:
             return []
         if isinstance(event, Members):
             return self._members(event, now)
+        if isinstance(event, Target):
+            return self._target(event.nodes, now)
         if isinstance(event, QueueSilent):
             first, self.silent_since = self.silent_since is None, now if self.silent_since is None else self.silent_since
             return [Say(f"the batch system does not answer: {event.words}; jobs go on")] if first else []
@@ -102,6 +116,13 @@ class Jobs:
             if (row := event.rows.get(job.job)) is not None:
                 said += self._row(job, row, now)
         return said
+
+    def _target(self, nodes: int, now: float) -> list[Effect]:
+        there, waiting = len(self.in_state(JobState.JOINED)), self.in_state(*OPEN)
+        if nodes > there + len(waiting):
+            return [Submit(nodes - there - len(waiting))]
+        spare = sorted(waiting, key=lambda job: -job.number)[: there + len(waiting) - nodes]  # the last ones have waited least
+        return [effect for job in spare for effect in self._give_up(job, OVER, "fewer nodes are wanted", now)]
 
     def in_state(self, *states: JobState) -> list[Job]:
         return [job for job in self.jobs.values() if job.state in states]

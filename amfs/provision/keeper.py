@@ -16,7 +16,7 @@ import msgspec
 
 from amfs.client import discovery
 from amfs.client.control import Client
-from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, QueueSays, QueueSilent, Say
+from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, QueueSays, QueueSilent, Say, Submit, Submitted, Target
 from amfs.errors import SessionError
 from amfs.host import processes
 from amfs.net import records
@@ -50,6 +50,8 @@ class Keeper:
             self._answered = time.monotonic()
             self._publish(view)
             self._act(self.jobs.handle(Members(frozenset(member.node for member in view.members), self._joining()), time.time()))
+        if nodes := self.book.take_order():
+            self._act(self.jobs.handle(Target(nodes), time.time()))
         if self.book.system.state and time.monotonic() >= self._asked + self._pause and self._asks():
             try:
                 self._act(self.jobs.handle(QueueSays(self.book.ask()), time.time()))
@@ -98,9 +100,28 @@ class Keeper:
 
     def _act(self, effects: list[Effect]) -> None:
         for effect in effects:
+            if isinstance(effect, Submit):
+                self._submit(effect.count)
+                continue
             text = effect.text if isinstance(effect, Say) else self._give_up(effect)
             self.book.say(text.split("\n")[0])
             self.tell(text)
+
+    def _submit(self, count: int) -> None:
+        done = 0
+        why = ""
+        try:
+            for _ in range(count):
+                number = max(self.book.jobs, default=0) + 1
+                self.jobs.handle(Submitted(number, self.book.submit_one(number)), time.time())
+                self.book.save()
+                done += 1
+        except SessionError as error:
+            why = f"; no more, since {error}"
+        text = f"{done} more job{'s' if done != 1 else ''} submitted to {self.book.system.name}{why}"
+        self.book.say(text.split("\n")[0])
+        self.tell(text)
+        self._pause = _ASK_S[0]
 
     def _give_up(self, effect: GiveUp) -> str:
         wrong = self.book.cancel([effect.job])

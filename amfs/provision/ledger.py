@@ -29,6 +29,7 @@ from amfs.vocabulary.job_states import JobEvent, JobState
 _CALL_S = 60.0  # for a command of the batch system
 _END_S = 5.0  # for jobs whose nodes were told to end, before they are cancelled
 _CANCEL_S = 60.0  # for the queue to be empty of jobs that were cancelled
+_HEARD_S = 20.0  # for the keeper to hear of an order
 _SAID = 20  # lines that are kept
 
 
@@ -41,6 +42,9 @@ class Ledger(msgspec.Struct):
     jobs: dict[int, Job] = {}
     said: list[str] = []
     keeper: tuple[str, int, int] | None = None
+    words: list[str] = []  # what each job tells its node, and the rest of what it takes to submit one more
+    time_s: int | None = None
+    more: list[str] = []
 
     @property
     def place(self) -> Path:
@@ -55,6 +59,36 @@ class Ledger(msgspec.Struct):
         with contextlib.suppress(FileNotFoundError):  # the session was taken down
             temporary.write_bytes(msgspec.json.encode(self))
             os.replace(temporary, path)
+
+    def open_jobs(self) -> int:
+        """How many may still become nodes."""
+        return sum(job.state in OPEN for job in self.jobs.values())
+
+    def order(self, nodes: int) -> None:
+        """Have the keeper bring the session to so many nodes; returns when it has heard of that. Raises SessionError."""
+        path = self.place / "order"
+        path.write_text(str(nodes))
+        end = time.monotonic() + _HEARD_S
+        while path.exists():
+            if time.monotonic() > end:
+                path.unlink(missing_ok=True)
+                where = self.keeper[0].partition("/")[0] if self.keeper is not None else "the host of 'amfs up'"
+                raise SessionError(f"the process that keeps the jobs of {self.session}, on {where}, does not answer: nothing was submitted")
+            time.sleep(0.1)
+
+    def take_order(self) -> int:
+        """Of the keeper: how many nodes are to be there; 0: nobody has said anything new."""
+        path = self.place / "order"
+        try:
+            nodes = int(path.read_text())
+        except (OSError, ValueError):
+            return 0
+        path.unlink(missing_ok=True)
+        return nodes
+
+    def submit_one(self, number: int) -> str:
+        """One more like those before."""
+        return self.submit(number, self.words, self.time_s, self.more)
 
     def file(self, number: int, kind: str) -> Path:
         """Of one job: its script (sh), its log, or the number of its node."""

@@ -82,9 +82,10 @@ class Submission:
             place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             records.private_directory(place)
             records.save(session, place)
+            book.words, book.time_s, book.more = list(self._words(options)), self.wanted.time_s, list(self.wanted.more)
             watch = Keeper(session, book, self.tell)
             for number in range(1, self.wanted.most + 1):
-                job = book.submit(number, self._words(options), self.wanted.time_s, self.wanted.more)
+                job = book.submit_one(number)
                 watch.jobs.handle(Submitted(number, job), time.time())
                 book.save()
             self.tell(f"{self.wanted.most} job{'s' if self.wanted.most > 1 else ''} submitted to {self.system.name}")

@@ -75,6 +75,24 @@ def test_a_session_of_jobs_is_used_from_any_host_and_taken_down_from_another(slu
     until(lambda: not left(slurm), f"left: {left(slurm)}")
 
 
+def test_a_session_of_jobs_grows_and_shrinks_while_it_works(slurm: Slurm) -> None:
+    start(slurm, "1")
+    until(lambda: up(slurm) == 2)
+    nodes, login = slurm.hosts.nodes, slurm.hosts.login
+    for number in range(6):
+        login.run("sh", "-c", f"seq 1 {20000 + number} | amfs put --session lab - amfs:/file-{number}", env=slurm.env)
+    said = nodes[3].run("amfs", "scale", "3", "--session", "lab", env=slurm.env)  # from a host that has no part in it
+    assert "2 more jobs are submitted to slurm" in said.stderr, said.stderr
+    until(lambda: up(slurm) == 4)
+    said = login.run("amfs", "scale", "1", "--session", "lab", env=slurm.env)
+    assert "to drain" in said.stderr and "lab has 1 node;" in said.stderr, said.stderr
+    until(lambda: up(slurm) == 2)
+    for number in range(6):
+        said = login.run("sh", "-c", f"amfs cat --session lab amfs:/file-{number} | tail -n 1", env=slurm.env)
+        assert said.stdout == f"{20000 + number}\n", said
+    until(lambda: sum("|COMPLETING|" not in line for line in slurm.queue()) == 1, f"{slurm.queue()}")
+
+
 def test_what_will_never_start_is_an_error_at_once(slurm: Slurm) -> None:
     done = start(slurm, "2", "--time", "2h", "--", "--partition=short", check=False)
     assert done.returncode == 4

@@ -5,7 +5,23 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from amfs.engine.jobs import OPEN, OVER, RUNS, WAITS, GiveUp, Jobs, Members, QueueSays, QueueSilent, Row, Say, Submitted
+from amfs.engine.jobs import (
+    OPEN,
+    OVER,
+    RUNS,
+    WAITS,
+    Effect,
+    GiveUp,
+    Jobs,
+    Members,
+    QueueSays,
+    QueueSilent,
+    Row,
+    Say,
+    Submit,
+    Submitted,
+    Target,
+)
 from amfs.vocabulary.job_states import JobState
 
 ROWS = st.builds(Row, st.sampled_from((WAITS, RUNS, OVER)), st.sampled_from(("", "x")), st.booleans())
@@ -54,6 +70,16 @@ def test_no_answer_concludes_nothing_and_is_said_once() -> None:
     assert jobs.jobs[1].state is JobState.SUBMITTED
 
 
+def test_an_order_for_more_nodes_counts_those_that_are_on_their_way() -> None:
+    jobs = one()
+    jobs.handle(Submitted(2, "b"), 0.0)
+    jobs.handle(Members(frozenset({4}), {1: 4}), 1.0)
+    assert jobs.handle(Target(5), 2.0) == [Submit(3)]
+    assert jobs.handle(Target(2), 3.0) == []
+    assert jobs.handle(Target(1), 4.0) == [GiveUp(2, "b", "fewer nodes are wanted")]
+    assert jobs.handle(Target(1), 5.0) == [] and jobs.jobs[1].state is JobState.JOINED  # nodes drain, they are not cancelled
+
+
 class AnyOrder(RuleBasedStateMachine):
     """Whatever comes in whatever order: no illegal move, no job is given up twice, silence changes nothing."""
 
@@ -81,11 +107,21 @@ class AnyOrder(RuleBasedStateMachine):
         self.note(self.jobs.handle(Members(nodes, joining), self.now))
         assert all(job.node in nodes for job in self.jobs.in_state(JobState.JOINED))
 
+    @rule(nodes=st.integers(1, 6))
+    def order(self, nodes: int) -> None:
+        effects = self.jobs.handle(Target(nodes), self.now)
+        self.note(effects)
+        there, waiting = len(self.jobs.in_state(JobState.JOINED)), len(self.jobs.in_state(*OPEN))
+        more = sum(effect.count for effect in effects if isinstance(effect, Submit))
+        assert there + waiting + more == max(nodes, there)
+        for number in range(10, 10 + more):
+            self.jobs.handle(Submitted(max(self.jobs.jobs) + 1, str(number)), self.now)
+
     @rule(seconds=st.integers(1, 100))
     def time_passes(self, seconds: int) -> None:
         self.now += seconds
 
-    def note(self, effects: list[Say | GiveUp]) -> None:
+    def note(self, effects: list[Effect]) -> None:
         new = {effect.number for effect in effects if isinstance(effect, GiveUp)}
         assert not new & self.given_up
         self.given_up |= new
