@@ -27,7 +27,7 @@ _MOMENT_S = 1.0
 
 #: The options as ``--help`` lists them; a test looks that each stands in one group.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Tasks and inputs": ("format_", "shell", "strict", "config", "files", "directory", "shared_inputs"),
+    "Tasks and inputs": ("format_", "shell", "strict", "config", "files", "directory", "shared_inputs", "storage"),
     "Where it runs": ("slots", "memory", "session", "local", "placement", "detach"),
     "On a cluster": ("on", "hosts", "at", "nodes", "time_", "wait", "on_options"),
     "Failures and resuming": ("retries", "fail_fast", "keep_sandbox", "resume", "journal", "no_journal"),
