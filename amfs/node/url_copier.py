@@ -1,6 +1,6 @@
 """Copies between a node's store and storage at URLs, for the tasks of runs. I/O.
 
-Owns the threads, and the settings of each run while it lasts. Must not know: tasks, who wants a file. The end of a copy is a completion
+Owns the threads, and the storages of each run while it lasts. Must not know: tasks, who wants a file. The end of a copy is a completion
 with its serial, as that of the copier in C.
 """
 
@@ -13,19 +13,50 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from amfs._native import check_file
 from amfs.errors import AmfsError
 from amfs.remote.place import RemoteError
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from amfs.remote.opening import Storages
+    from amfs.remote.opening import Place, Storages
     from amfs.remote.transfers import Transfers
 
 THREADS = 16
 _PIECE = 4 << 20
+_DAMAGED = 2  # of check_file
 
 Completion = tuple[int, str, int, int]  # serial, error, size, errno of it
+
+
+class _Storages:
+    """Those of one run. Each is opened once, and has as many threads as its library allows."""
+
+    def __init__(self, storages: Storages) -> None:
+        self._storages = storages
+        self._lock = threading.Lock()
+        self._opened: dict[int, tuple[Transfers, ThreadPoolExecutor]] = {}
+
+    def at(self, url: str) -> tuple[Place, Transfers, ThreadPoolExecutor]:
+        """Raises AmfsError. May take as long as a login."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        from amfs.remote.transfers import Transfers
+
+        with self._lock:
+            place = self._storages.place(url)
+            opened = self._opened.get(id(place.remote))
+            if opened is None:
+                together = min(THREADS, place.remote.at_once)
+                opened = self._opened[id(place.remote)] = Transfers(together), ThreadPoolExecutor(together, "amfs-urls")
+            return place, *opened
+
+    def close(self, wait: bool) -> None:
+        """Leave what has not begun."""
+        with self._lock:
+            for _, pool in self._opened.values():
+                pool.shutdown(wait=wait, cancel_futures=True)
 
 
 class UrlCopier:
@@ -33,8 +64,8 @@ class UrlCopier:
 
     def __init__(self) -> None:
         self.fd = -1
-        self._runs: dict[str, tuple[Storages, Transfers]] = {}
-        self._pool: ThreadPoolExecutor | None = None
+        self._runs: dict[str, _Storages] = {}
+        self._opener: ThreadPoolExecutor | None = None
         self._done: list[Completion] = []
         self._lock = threading.Lock()
 
@@ -44,24 +75,24 @@ class UrlCopier:
 
         from amfs.remote import settings
         from amfs.remote.opening import Storages
-        from amfs.remote.transfers import Transfers
 
         if self.fd < 0:
             self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            self._pool = ThreadPoolExecutor(THREADS, "amfs-urls")
-        self._runs[scope] = Storages(settings.unpack(packed)), Transfers(THREADS)
+            self._opener = ThreadPoolExecutor(1, "amfs-urls-opener")
+        self._runs[scope] = _Storages(Storages(settings.unpack(packed)))
 
     def close(self, scope: str) -> None:
         """A run has ended."""
-        self._runs.pop(scope, None)
+        if (run := self._runs.pop(scope, None)) is not None:
+            run.close(wait=False)
 
     def fetch(self, serial: int, scope: str, url: str, into: str) -> None:
         """Begin to copy an object into the store."""
-        self._begin(serial, scope, url, lambda storages: _fetch(storages, url, into))
+        self._begin(serial, scope, url, lambda place: _fetch(place, into))
 
     def store(self, serial: int, scope: str, source: str, url: str) -> None:
         """Begin to copy a file of the store to where it is seen when it is whole."""
-        self._begin(serial, scope, url, lambda storages: _store(storages, source, url))
+        self._begin(serial, scope, url, lambda place: _store(place, source))
 
     def completions(self) -> list[Completion]:
         """What has ended since the last call. Never blocks."""
@@ -75,39 +106,54 @@ class UrlCopier:
 
     def stop(self) -> None:
         """Wait for what is under way, and leave the rest. Repeatable."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = None
+        if self._opener is not None:
+            self._opener.shutdown(wait=True, cancel_futures=True)
+            self._opener = None
+            for run in self._runs.values():
+                run.close(wait=True)
             os.close(self.fd)
             self.fd = -1
 
-    def _begin(self, serial: int, scope: str, url: str, copy: Callable[[Storages], int]) -> None:
-        if scope not in self._runs or self._pool is None:
-            with self._lock:
-                self._done.append((serial, f"{url}: this node was not told how to reach it", 0, errno.EIO))
+    def _begin(self, serial: int, scope: str, url: str, copy: Callable[[Place], int]) -> None:
+        run = self._runs.get(scope)
+        if run is None or self._opener is None:
+            self._ended(serial, url, OSError(errno.EIO, "this node was not told how to reach it"))
             return
-        storages, transfers = self._runs[scope]
 
-        def work() -> None:
+        def open_and_copy() -> None:
             try:
-                done: Completion = (serial, "", transfers.patiently(lambda: copy(storages)), 0)
-            except OSError as error:
-                where = error.filename if isinstance(error, RemoteError) else url
-                done = serial, f"{where}: {error.strerror or error}", 0, error.errno or errno.EIO
-            except AmfsError as error:
-                done = serial, str(error), 0, errno.EIO
-            except Exception as error:  # a library's: this thread must say that it has ended
-                done = serial, f"{url}: {type(error).__name__}: {error}", 0, errno.EIO
-            with self._lock:
-                self._done.append(done)
-            with contextlib.suppress(OSError):  # the node ends
-                os.eventfd_write(self.fd, 1)
+                place, transfers, pool = run.at(url)
+                pool.submit(work, place, transfers)
+            except Exception as error:  # the run has ended meanwhile, or a library's: whoever waits must hear of it
+                self._ended(serial, url, error)
 
-        self._pool.submit(work)
+        def work(place: Place, transfers: Transfers) -> None:
+            try:
+                self._ended(serial, url, transfers.patiently(lambda: copy(place)))
+            except Exception as error:
+                self._ended(serial, url, error)
+
+        self._opener.submit(open_and_copy)
+
+    def _ended(self, serial: int, url: str, result: int | Exception) -> None:
+        """In any thread."""
+        done: Completion
+        if isinstance(result, int):
+            done = serial, "", result, 0
+        elif isinstance(result, OSError):
+            where = result.filename if isinstance(result, RemoteError) else url
+            done = serial, f"{where}: {result.strerror or result}", 0, result.errno or errno.EIO
+        else:
+            words = str(result) if isinstance(result, AmfsError) else f"{url}: {type(result).__name__}: {result}"
+            done = serial, words, 0, errno.EIO
+        with self._lock:
+            self._done.append(done)
+        with contextlib.suppress(OSError):  # the node ends
+            os.eventfd_write(self.fd, 1)
 
 
-def _fetch(storages: Storages, url: str, into: str) -> int:
-    remote, key = storages.place(url)
+def _fetch(place: Place, into: str) -> int:
+    remote, key = place
     found = remote.stat(key)
     temporary = f"{into}.amfs-part-url"
     os.makedirs(os.path.dirname(into), exist_ok=True)
@@ -128,9 +174,11 @@ def _fetch(storages: Storages, url: str, into: str) -> int:
     return found.size
 
 
-def _store(storages: Storages, source: str, url: str) -> int:
-    remote, key = storages.place(url)
+def _store(place: Place, source: str) -> int:
+    remote, key = place
     with open(source, "rb", buffering=0) as file:
+        if check_file(file.fileno()) == _DAMAGED:
+            raise OSError(errno.EBADMSG, "its content is damaged")
         size = os.fstat(file.fileno()).st_size
 
         def pieces() -> Iterator[bytes]:

@@ -72,6 +72,8 @@ class Objects:
             raise self._error(error, key) from None
 
     def read(self, found: Found) -> Iterator[bytes]:
+        if not found.identity:
+            raise RemoteError(Kind.UNNOTICED, self.url(found.key), "the server tells neither an ETag nor a time")
         try:
             options: Any = {"if_match": found.identity} if found.identity.startswith('"') else {}
             answer = self._obstore.get(self._store, found.key, options=options)

@@ -73,7 +73,10 @@ class Storages:
         magic = re.search(r"[*?[]", key)
         if magic and not web:
             top = key[: key.rfind("/", 0, magic.start()) + 1]
-            fits = re.compile(_regex(key))
+            try:
+                fits = re.compile(_regex(key))
+            except re.error as error:
+                raise UsageError(f"{url}: is no pattern: {error}") from None
             chosen = [(one, one.key[len(top) :]) for one in remote.list(top) if fits.fullmatch(one.key)]
             matched = [Matched(one, name.rpartition("/")[2]) for one, name in chosen]
         else:

@@ -20,6 +20,7 @@ class Kind(enum.Enum):
     UNREACHABLE = "cannot be reached"
     BUSY = "the storage is too busy"
     CHANGED = "changed while it was read"
+    UNNOTICED = "a change while it is read could not be noticed"
     UNSUPPORTED = "the storage cannot do that"
     OTHER = "failed"
 
@@ -31,6 +32,7 @@ _NUMBERS = {
     Kind.UNREACHABLE: errno.EHOSTUNREACH,
     Kind.BUSY: errno.EAGAIN,
     Kind.CHANGED: errno.ESTALE,
+    Kind.UNNOTICED: errno.EOPNOTSUPP,
     Kind.UNSUPPORTED: errno.EOPNOTSUPP,
     Kind.OTHER: errno.EIO,
 }
@@ -77,7 +79,8 @@ class Remote(Protocol):
     def stat(self, key: str) -> Found: ...
 
     def read(self, found: Found) -> Iterator[bytes]:
-        """Its content. CHANGED if that is not the one of ``found``: at the beginning, or after the last piece."""
+        """Its content. CHANGED if that is not the one of ``found``: at the beginning, or after the last piece. UNNOTICED if it has no
+        identity."""
         ...
 
     def write(self, key: str, pieces: Iterable[bytes]) -> Found:

@@ -16,7 +16,7 @@ from amfs.remote.place import Found, Kind, RemoteError
 _PIECE = 4 << 20
 _BLOCK = 32 << 20  # bytes of one request that writes: on HDFS each opens the file again
 #: Where a file that was written under another name can take the place of the old one in one step.
-_RENAMING = frozenset(("file", "local", "sftp", "ssh", "hdfs", "arrow_hdfs", "webhdfs", "webHDFS", "memory", "smb", "ftp"))
+_RENAMING = frozenset(("file", "local", "sftp", "ssh", "webhdfs", "webHDFS", "memory", "smb", "ftp"))
 #: Whose libraries have one connection, which two threads must not use at the same time.
 _ONE_BY_ONE = frozenset(("sftp", "ssh", "ftp", "smb"))
 _IDENTITIES = ("ETag", "etag", "e_tag", "md5Hash", "md5", "checksum", "sha256", "generation", "version")
@@ -80,6 +80,8 @@ class System:
         return _found(key, facts)
 
     def read(self, found: Found) -> Iterator[bytes]:
+        if not found.identity:
+            raise RemoteError(Kind.UNNOTICED, self.url(found.key), "the storage tells neither a sum nor a time")
         file = self._do(found.key, lambda: self._system.open(found.key, "rb", block_size=_PIECE))
         size = 0
         with file:

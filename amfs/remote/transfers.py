@@ -16,6 +16,7 @@ from amfs.remote.place import TRANSIENT, Kind, RemoteError
 
 TRIES = 6  # of one object
 PAUSE_FIRST_S, PAUSE_LAST_S = 0.1, 3.0
+GONE_S = 30.0  # for which a storage that was not reached is not tried for other objects
 
 Job = TypeVar("Job")
 Value = TypeVar("Value")
@@ -60,27 +61,27 @@ class Window:
 
 
 class Transfers:
-    """Runs jobs. One object is not tried again once another has found that the storage is gone."""
+    """Runs jobs of one storage. One object is not tried again when another has just found that the storage is gone."""
 
     def __init__(self, threads: int, sleep: Callable[[float], None] = time.sleep) -> None:
         self._threads = threads
         self._window = Window(threads)
         self._sleep = sleep
-        self._gone: RemoteError | None = None
+        self._gone: tuple[RemoteError, float] | None = None  # and until when nobody asks again
 
     def patiently(self, act: Callable[[], Value]) -> Value:
         """Do it, again if the storage was busy or could not be reached. Raises RemoteError; GoneError if that is so for all."""
         pause = PAUSE_FIRST_S
         for left in reversed(range(TRIES)):
-            if self._gone is not None:
-                raise GoneError(self._gone.kind, str(self._gone.filename))
+            if self._gone is not None and time.monotonic() < self._gone[1]:
+                raise GoneError(self._gone[0].kind, str(self._gone[0].filename))
             try:
                 with self._window:
                     value = act()
             except RemoteError as error:
                 if error.kind not in TRANSIENT or not left:
                     if error.kind is Kind.UNREACHABLE:
-                        self._gone = error
+                        self._gone = error, time.monotonic() + GONE_S
                         raise GoneError(error.kind, str(error.filename)) from None
                     raise
                 self._window.refused()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fs_session import running
-from servers import S3, Web, free_port
+from servers import S3, Sftp, Web, free_port
 
 LIST = """\
 a -b cat -i s3://{bucket}/in/first s3://{bucket}/in/second -stdout middle -a s3://{bucket}/in/first s3://{bucket}/in/second
@@ -115,7 +115,27 @@ def test_a_catalog_says_at_which_url_a_file_is(s3: S3, tmp_path: Path) -> None:
         web.server.kill()
 
 
-def test_keys_are_in_no_journal_trace_or_command_line(s3: S3, tmp_path: Path) -> None:
+def test_a_storage_with_one_connection_is_asked_by_one_thread(tmp_path: Path) -> None:
+    server = Sftp(tmp_path)
+    try:
+        (tmp_path / "in").mkdir()
+        for number in range(20):
+            (tmp_path / "in" / str(number)).write_bytes(os.urandom(300_000))
+        top = f"{server.host}{tmp_path}"
+        (tmp_path / "tasks").write_text(
+            "".join(f"t{n} -b cp -i {top}/in/{n} -o {top}/out/{n} -a {top}/in/{n} {top}/out/{n}\n" for n in range(20))
+        )
+        settings = tmp_path / "storage.toml"
+        settings.write_text(f'["{server.host}/"]\noptions = {{ key_filename = "{server.key}" }}\n')
+        done = run(tmp_path, "--local", "--storage", str(settings), "tasks")
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        for number in range(20):
+            assert (tmp_path / "out" / str(number)).read_bytes() == (tmp_path / "in" / str(number)).read_bytes()
+    finally:
+        server.server.kill()
+
+
+def test_keys_are_in_no_journal_or_trace(s3: S3, tmp_path: Path) -> None:
     secret = "a-key-that-nobody-sees"
     tasks = listed(tmp_path, s3, "secret")
     settings = tmp_path / "storage.toml"
