@@ -239,8 +239,7 @@ def dump_urls(files: Files, sources: Sequence[bytes], url: str, storages: Storag
     work = Work(progress)
     transfers = Transfers(place.remote.at_once)
     there = _first_listing(place.remote, place.key, transfers)
-    below = {found.key for found in there if found.key.startswith(place.key.rstrip("/") + "/")}
-    items = inside_items(files, sources, place.key, {}, bool(below) or not place.key)
+    items = inside_items(files, sources, place.key, {}, place.remote.is_directory(place.key))
     sizes = {found.key: found for found in there}
     gone = False
     for item, done in transfers.run(_with_digests(files, work, items), partial(_dump_one, files, place.remote, sizes)):

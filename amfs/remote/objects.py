@@ -65,6 +65,9 @@ class Objects:
         except Exception as error:
             raise self._error(error, prefix) from None
 
+    def is_directory(self, key: str) -> bool:
+        return not key or key.endswith("/") or next(iter(self.list(key)), None) is not None
+
     def stat(self, key: str) -> Found:
         try:
             return _found(self._obstore.head(self._store, key))

@@ -76,6 +76,10 @@ class Remote(Protocol):
         """All objects whose keys begin with ``prefix``, which is "" or ends with a slash."""
         ...
 
+    def is_directory(self, key: str) -> bool:
+        """Is anything below ``key``, or could there be?"""
+        ...
+
     def stat(self, key: str) -> Found: ...
 
     def read(self, found: Found) -> Iterator[bytes]:

@@ -69,6 +69,9 @@ class System:
         for path in sorted(found):
             yield self.stat(path) if self._web else _found(path, found[path])  # a page of names tells nothing else
 
+    def is_directory(self, key: str) -> bool:
+        return key.endswith("/") or bool(self._do(key, lambda: self._system.isdir(key)))
+
     def stat(self, key: str) -> Found:
         def look() -> Any:
             self._system.invalidate_cache()  # or it answers what it has seen before

@@ -94,7 +94,7 @@ def test_a_directory_is_not_staged_and_that_is_said_before_anything_runs(tmp_pat
 
 def test_inputs_come_by_shared_storage_and_outputs_go_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = Counted()
-    monkeypatch.setattr("amfs.runs.context.LocalPaths", lambda: shared)
+    monkeypatch.setattr("amfs.runs.context.Outside", lambda: shared)
     (tmp_path / "in").write_text("read\n")
     os.chmod(tmp_path / "in", 0o755)
     with Session(slots=1, base=tmp_path, stage_shared=True) as session:
