@@ -68,7 +68,6 @@ from amfs.vocabulary.events import (
     TimerFired,
     ViewChanged,
 )
-from amfs.vocabulary.fs_works import RunsGiveWay
 from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.paths import in_namespace, namespace_path
 from amfs.vocabulary.states import Outcome
@@ -76,6 +75,7 @@ from amfs.workflow.workflow import printable
 
 if TYPE_CHECKING:
     from amfs.fs.vfs.machine import FileSystem
+    from amfs.vocabulary.fs_works import RunsGiveWay
 
 
 #: What a node listens to before it has been let in. All else speaks of partitions, of which it knows nothing yet.
@@ -119,6 +119,12 @@ def facts_of(view: m.View) -> Facts:
 
 #: Of what the machines of a node have for each other: which one hears it.
 _HEARS = {MovedAway: "drain", Leaving: "member", RoomWanted: "fs", FsWorked: "fs"}
+
+
+def _gives_way(order: object) -> RunsGiveWay | None:
+    from amfs.vocabulary.fs_works import RunsGiveWay  # loaded by the file system, which a run without a session has not
+
+    return order if isinstance(order, RunsGiveWay) else None
 
 
 class NodeCore:
@@ -281,8 +287,8 @@ class NodeCore:
             elif isinstance(effect, GaveWay):
                 self.staged.append(FsWorked(effect.serial, 0, effect.freed))
                 continue
-            elif isinstance(effect, FsWork) and isinstance(effect.order, RunsGiveWay):
-                self.staged.append(GiveWay(effect.serial, effect.order.wanted, effect.order.idle_s))
+            elif isinstance(effect, FsWork) and (order := _gives_way(effect.order)) is not None:
+                self.staged.append(GiveWay(effect.serial, order.wanted, order.idle_s))
                 continue
             elif isinstance(effect, AttemptSettled):
                 self._settle_attempt(effect)

@@ -6,11 +6,8 @@ usual files of the storage count. Nothing of it goes into a message, a journal o
 
 from __future__ import annotations
 
-import configparser
-import json
 import os
 import stat
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +28,8 @@ class Settings:
 
     def pack(self) -> bytes:
         """For the nodes, which have another environment and other files."""
+        import json  # this module is loaded by every run, and few meet a URL
+
         return json.dumps({start: explicit(start, section) for start, section in {"s3://": {}, **self._sections}.items()}).encode()
 
     def of(self, url: str) -> Mapping[str, Any]:
@@ -41,6 +40,8 @@ class Settings:
 
 def load(path: str | os.PathLike[str] | None = None) -> Settings:
     """The settings in ``path``, or in the usual place. Raises UsageError."""
+    import tomllib
+
     given = os.fspath(path) if path else os.environ.get("AMFS_STORAGE", "")
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     file = Path(given or os.path.join(home, "amfs", "storage.toml"))
@@ -73,6 +74,8 @@ def _check(file: Path, start: str, section: Any, mode: int) -> None:
 
 
 def unpack(packed: bytes) -> Settings:
+    import json
+
     return Settings(json.loads(packed) if packed else {})
 
 
@@ -114,6 +117,8 @@ def s3_config(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def aws_profile(name: str) -> dict[str, str]:
     """Keys, region and endpoint of a profile in the usual files of AWS; ``name`` "": that of the environment, else "default"."""
+    import configparser
+
     name = name or os.environ.get("AWS_PROFILE", "default")
     found: dict[str, str] = {}
     for variable, usual, section in (
