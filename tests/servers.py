@@ -10,8 +10,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 START_S = 60.0
 
@@ -82,6 +85,16 @@ class S3:
 
     def keys(self, bucket: str) -> list[str]:
         return [one["Key"] for one in self.client.list_objects_v2(Bucket=bucket).get("Contents", [])]
+
+
+def s3_in_environment() -> Iterator[S3]:
+    """A fixture: S3 as the environment of the tests knows it."""
+    server = S3()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+    server.server.kill()
 
 
 class Web:

@@ -64,7 +64,7 @@ def load(
     """Copy local files into the session, all nodes at the same time, and check every copy.
 
     Of a directory its content goes to TARGET. Files and patterns go into TARGET if it is a directory or ends with a slash. Every SOURCE
-    may be a URL. What is there already with the same content is left, so a load that broke off goes on.
+    may be a URL. Files that are there already with the same content are left, so a load that broke off goes on.
 
     \b
       amfs load /scratch/survey amfs:/survey

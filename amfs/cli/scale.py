@@ -30,6 +30,7 @@ def scale(nodes: int, name: str | None, **given: Any) -> int:
     """
     from amfs.client import discovery
     from amfs.client.control import Client
+    from amfs.engine.scaling import plan
     from amfs.provision import ledger
 
     session = discovery.find(name)
@@ -37,21 +38,20 @@ def scale(nodes: int, name: str | None, **given: Any) -> int:
         members = [member for member in client.view().members if member.slots > 0 and not member.draining]
     book = ledger.load(session)
     waiting = book.open_jobs() if book is not None else 0
-    if nodes == len(members) + waiting:
+    order, start, drain = plan(nodes, len(members), waiting, book is not None)
+    if not (order or start or drain):
         click.echo(f"{session.name} has {nodes} nodes" + (f", {waiting} of them jobs that wait" if waiting else ""), err=True)
-        return 0
-    if book is not None and (waiting or nodes > len(members)):
+    if order and book is not None:
         book.order(nodes)
-        more = nodes - len(members) - waiting
-        click.echo(f"{more} more jobs are submitted to {book.system.name}" if more > 0 else "jobs that wait are cancelled", err=True)
-    elif nodes > len(members):
-        _grow(session, members, nodes - len(members), given)
-    if nodes < len(members):
-        _shrink(session, members, len(members) - nodes, given["drain_time"])
+        click.echo(f"{start} more jobs are submitted to {book.system.name}" if start else "jobs that wait are cancelled", err=True)
+    elif start:
+        _grow(session, start, given)
+    if drain:
+        _shrink(session, members, drain, given["drain_time"])
     return 0
 
 
-def _grow(session: SessionRecord, members: list[Member], count: int, given: dict[str, Any]) -> None:
+def _grow(session: SessionRecord, count: int, given: dict[str, Any]) -> None:
     from amfs.host import processes
     from amfs.provision.local import LocalProcesses
 

@@ -1,6 +1,6 @@
-"""Which nodes of a session drain when it is to have fewer. Pure.
+"""What brings a session to a number of nodes: jobs or processes more, jobs that wait no more, or nodes that drain. Pure.
 
-Those that have the least to hand over go first. The node that founded a session of jobs has no slots, and does not count. Must not know:
+Those that have the least to hand over drain first. The node that founded a session of jobs has no slots, and does not count. Must not know:
 how nodes are started or told.
 """
 
@@ -8,6 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
+
+
+class Plan(NamedTuple):
+    """``order``: the keeper of the jobs is to hear the number. ``start``: more nodes, by it or here. ``drain``: so many leave."""
+
+    order: bool
+    start: int
+    drain: int
+
+
+def plan(wanted: int, there: int, waiting: int, by_jobs: bool) -> Plan:
+    """``there`` nodes are members, ``waiting`` jobs may still become nodes. Jobs that wait are cancelled before a node drains."""
+    start = max(0, wanted - there - waiting)
+    return Plan(by_jobs and (start > 0 or (wanted < there + waiting and waiting > 0)), start, max(0, there - wanted))
 
 
 class Standing(NamedTuple):

@@ -539,7 +539,7 @@ def with_source(text: str) -> str:
 
 
 def _file_of(name: str, function: str, line: int) -> str:
-    """Where the source is. What was defined in this program travels without that: it is found by the function's name."""
+    """Where the source is. Functions that this program defines travel without it: they are found by their names."""
     code = getattr(getattr(sys.modules["__main__"], function, None), "__code__", None)
     if name.startswith("<") and code is not None and line in {at for _, _, at in code.co_lines()}:
         return str(code.co_filename)

@@ -6,6 +6,7 @@ import os
 
 from amfs._native import digest, xxh64
 
+CHECKED_DAMAGED = 2  # of ``_native.check_file``: the content is not what was finished
 BLOCK = 1 << 20
 SEED = 0x9E3779B97F4A7C15
 _ZEROS = bytes(BLOCK)

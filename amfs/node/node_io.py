@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from amfs._native import Copier, Launcher, check_file
 from amfs.config import MemoryLimits
 from amfs.host import memory
+from amfs.host.digests import CHECKED_DAMAGED
 from amfs.host.processes import resident_of_tree
 from amfs.host.shared_storage import LocalPaths, SharedStorage
 from amfs.libexec import program
@@ -73,7 +74,6 @@ ROOM_EVERY_S = 0.05  # how often is looked how full the memory is
 _OWN_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS)
 _SERIAL = struct.Struct("<8xQ")
 _FLAGS = struct.Struct("<4xI")
-CHECKED_DAMAGED = 2  # of check_file
 KILLS_TOGETHER_S = 2.0  # tasks that are killed so shortly after the kernel killed some are taken for those
 _KILLED = (9, 128 + 9)  # the signal, and how a shell says that what it ran got it
 _DETAIL = 11  # where a completion of the launcher has its words,

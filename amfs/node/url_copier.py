@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from amfs._native import check_file
-from amfs.errors import AmfsError
+from amfs.errors import AmfsError, UsageError
+from amfs.host.digests import CHECKED_DAMAGED
 from amfs.remote.place import RemoteError
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 THREADS = 16
 _PIECE = 4 << 20
-_DAMAGED = 2  # of check_file
 
 Completion = tuple[int, str, int, int]  # serial, error, size, errno of it
 
@@ -37,6 +37,7 @@ class _Storages:
         self._storages = storages
         self._lock = threading.Lock()
         self._opened: dict[int, tuple[Transfers, ThreadPoolExecutor]] = {}
+        self._closed = False
 
     def at(self, url: str) -> tuple[Place, Transfers, ThreadPoolExecutor]:
         """Raises AmfsError. May take as long as a login."""
@@ -45,6 +46,8 @@ class _Storages:
         from amfs.remote.transfers import Transfers
 
         with self._lock:
+            if self._closed:
+                raise UsageError(f"{url}: its run has ended")
             place = self._storages.place(url)
             opened = self._opened.get(id(place.remote))
             if opened is None:
@@ -55,6 +58,7 @@ class _Storages:
     def close(self, wait: bool) -> None:
         """Leave what has not begun."""
         with self._lock:
+            self._closed = True
             for _, pool in self._opened.values():
                 pool.shutdown(wait=wait, cancel_futures=True)
 
@@ -177,7 +181,7 @@ def _fetch(place: Place, into: str) -> int:
 def _store(place: Place, source: str) -> int:
     remote, key = place
     with open(source, "rb", buffering=0) as file:
-        if check_file(file.fileno()) == _DAMAGED:
+        if check_file(file.fileno()) == CHECKED_DAMAGED:
             raise OSError(errno.EBADMSG, "its content is damaged")
         size = os.fstat(file.fileno()).st_size
 

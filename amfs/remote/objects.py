@@ -21,6 +21,7 @@ SCHEMES = frozenset(("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"))
 _PIECE = 4 << 20  # bytes that one piece of a reading has at least
 _PART = 8 << 20  # bytes of one part of an upload
 _AT_ONCE = 4  # parts that are under way
+SILENT_S = 30.0  # without a byte of an answer: the server is given up
 _STATUS = re.compile(r"status code: (\d+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -162,7 +163,8 @@ def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
     import obstore.store
 
     store: Any = obstore.store
-    client: dict[str, Any] = {"connect_timeout": datetime.timedelta(seconds=10), "timeout": datetime.timedelta(hours=12)}
+    client: dict[str, Any] = {"connect_timeout": datetime.timedelta(seconds=10), "read_timeout": datetime.timedelta(seconds=SILENT_S)}
+    client["timeout"] = datetime.timedelta(hours=12)  # of a whole object
     once = {"max_retries": 0, "retry_timeout": datetime.timedelta(0)}
     if scheme in ("http", "https"):
         return store.HTTPStore(top, client_options={**client, "allow_http": True}, retry_config=once)

@@ -130,7 +130,7 @@ class System:
                 self._system.rm_file(place)
             else:
                 file.discard()
-        except Exception:  # what made it fail before does so again: what is left has no name that anybody looks for
+        except Exception:  # the same fault again: the file that is left has a name that nobody looks for
             return
 
     def delete(self, key: str) -> None:

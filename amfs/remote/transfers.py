@@ -67,12 +67,15 @@ class Transfers:
         self._threads = threads
         self._window = Window(threads)
         self._sleep = sleep
+        self._given_up = False
         self._gone: tuple[RemoteError, float] | None = None  # and until when nobody asks again
 
     def patiently(self, act: Callable[[], Value]) -> Value:
         """Do it, again if the storage was busy or could not be reached. Raises RemoteError; GoneError if that is so for all."""
         pause = PAUSE_FIRST_S
         for left in reversed(range(TRIES)):
+            if self._given_up:
+                raise RemoteError(Kind.OTHER, "", "interrupted")
             if self._gone is not None and time.monotonic() < self._gone[1]:
                 raise GoneError(self._gone[0].kind, str(self._gone[0].filename))
             try:
@@ -113,5 +116,8 @@ class Transfers:
                             yield job, error
                         else:
                             raise error
+            except BaseException:
+                self._given_up = True  # transfers under way end, and are not tried again
+                raise
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)

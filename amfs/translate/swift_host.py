@@ -27,7 +27,7 @@ class Host:
         self.environment = os.environ if environment is None else environment
         self.places: dict[str, int] = {}
         self.chance = random.Random()
-        #: What answers each kind of request. Who can do more replaces entries.
+        #: The function that answers each kind of request. A host that can do more replaces entries.
         self.answers: dict[type[r.Request], Callable[[Any], Any]] = {
             r.ReadFile: self.read_file,
             r.Stat: self.stat,

@@ -123,7 +123,7 @@ class JobDone(Struct, frozen=True):
 
 
 class RoomRead(Struct, frozen=True):
-    """How much memory is free; what others than runs take of the limit and have ``spilled``; whether ``parts`` of ``amfs:/`` lie here."""
+    """How much memory is free; how much of the limit other files take, and have ``spilled``; whether ``parts`` of ``amfs:/`` lie here."""
 
     free: int
     others: int

@@ -5,7 +5,23 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from amfs.engine.scaling import Standing, to_drain
+from amfs.engine.scaling import Plan, Standing, plan, to_drain
+
+COUNT = st.integers(0, 6)
+
+
+@given(st.integers(1, 9), st.integers(1, 6), COUNT, st.booleans())
+def test_a_plan_ends_at_the_number_that_is_wanted(wanted: int, there: int, waiting: int, by_jobs: bool) -> None:
+    waiting = waiting if by_jobs else 0
+    order, start, drain = plan(wanted, there, waiting, by_jobs)
+    cancelled = waiting - max(0, min(waiting, wanted - there))
+    assert there + (waiting - cancelled) + start - drain == wanted
+    assert order == (by_jobs and (start > 0 or cancelled > 0)) and not (start and drain)
+
+
+def test_nothing_is_done_when_it_is_so_already() -> None:
+    assert plan(3, 2, 1, True) == plan(2, 2, 0, False) == Plan(False, 0, 0)
+
 
 STANDING = st.lists(
     st.builds(Standing, st.integers(0, 99), st.integers(0, 5), st.integers(0, 3), st.just(False)), min_size=1, max_size=9,

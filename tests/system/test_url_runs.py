@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fs_session import running
-from servers import S3, Sftp, Web, free_port
+from servers import S3, Sftp, Web, free_port, s3_in_environment
 
 LIST = """\
 a -b cat -i s3://{bucket}/in/first s3://{bucket}/in/second -stdout middle -a s3://{bucket}/in/first s3://{bucket}/in/second
@@ -19,14 +18,7 @@ c -b wc -i middle -stdout s3://{bucket}/out/count -a -c middle
 """
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    server = S3()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment.items():
-            patch.setenv(name, value)
-        yield server
-    server.server.kill()
+s3 = pytest.fixture(scope="module", name="s3")(s3_in_environment)
 
 
 def run(place: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

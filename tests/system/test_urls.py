@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,11 +15,12 @@ from pathlib import Path
 
 import pytest
 from fs_session import running
-from servers import S3, Sftp, Web, free_port
+from servers import S3, Sftp, Web, free_port, s3_in_environment
 
 from amfs.client.files import Files
+from amfs.remote import objects
 from amfs.remote.opening import Storages
-from amfs.remote.place import Kind, RemoteError
+from amfs.remote.place import Found, Kind, RemoteError
 from amfs.remote.settings import Settings
 
 NAMES = ["plain", "with space", "a+b", "p%25q", "q?m", "h#", "br[1]", "st*", "semi;", "back\\slash", "ti~", "ü✓", "d/below", ".hidden"]
@@ -36,14 +38,7 @@ def files(session: None) -> Iterator[Files]:
         yield files
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3]:
-    server = S3()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment.items():
-            patch.setenv(name, value)
-        yield server
-    server.server.kill()
+s3 = pytest.fixture(scope="module", name="s3")(s3_in_environment)
 
 
 @pytest.fixture(scope="module")
@@ -243,6 +238,28 @@ class Silent(BaseHTTPRequestHandler):
 
     def log_message(self, *about: object) -> None:
         pass
+
+
+def test_a_server_that_stops_in_the_middle_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "SILENT_S", 0.5)
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 100\r\n\r\nhalf")
+                connection.recv(4096)  # until it hangs up
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        remote, key = Storages(Settings()).place(f"http://127.0.0.1:{server.getsockname()[1]}/x")
+        with pytest.raises(RemoteError) as told:
+            b"".join(remote.read(Found(key, 100, '"1"')))
+        thread.join()
+    assert told.value.kind is Kind.UNREACHABLE
 
 
 def test_what_could_change_unnoticed_is_refused(files: Files) -> None:
