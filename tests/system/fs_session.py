@@ -22,6 +22,12 @@ from amfs.net.records import SessionRecord, load
 PATIENCE_S = 60.0  # only turns a hang into a failure
 
 
+def about(session: str, told: str) -> str:
+    """What a command has told, without the stores of dead nodes of other sessions that it removed: tests beside this one kill nodes."""
+    lines = told.splitlines(keepends=True)
+    return "".join(line for line in lines if f"-{session}-n" in line or not line.endswith(", left by a node that died\n"))
+
+
 @contextmanager
 def running(nodes: int, *options: str) -> Iterator[SessionRecord]:
     """A session of ``nodes`` nodes in a place of its own; $AMFS_RUN_DIR and $AMFS_SESSION lead to it meanwhile."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fs_session import PATIENCE_S, kill, running
+from fs_session import PATIENCE_S, about, kill, running
 
 from amfs.client import discovery
 from amfs.host import orphans
@@ -93,7 +93,7 @@ def test_a_host_whose_loopback_has_ipv6_only(tmp_path: Path) -> None:
 def test_a_session_is_ended_from_another_pid_namespace(tmp_path: Path) -> None:
     with running(2) as session:
         done = within(PID, f"{AMFS} down {session.name}", tmp_path)
-        assert (done.returncode, done.stdout, done.stderr) == (0, f"{session.name} is down\n", "")
+        assert (done.returncode, done.stdout, about(session.name, done.stderr)) == (0, f"{session.name} is down\n", "")
         assert not session.directory.exists() and not discovery.held(session)
 
 
