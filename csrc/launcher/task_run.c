@@ -134,7 +134,8 @@ static int follow_keeper(amfs_loop *loop, amfs_text *detail) {
     uint64_t keeper = atomic_load(&loop->launcher->keeper);
     if (keeper == loop->keeper) return 0;
     if (loop->keeper_fd > 0) close(loop->keeper_fd);
-    loop->keeper = loop->keeper_fd = 0;
+    loop->keeper = 0;
+    loop->keeper_fd = 0;
     int fd = (uint32_t)keeper == 0 ? 0 : (int)syscall(SYS_pidfd_open, (pid_t)(uint32_t)keeper, 0);
     if (fd < 0) {
         int failed = errno;
