@@ -60,6 +60,9 @@ class Launcher:
         do not count: the PWD of a task is where it starts. ``umask`` (-1: that of this process), ``nice`` (None: likewise, else as far as
         it is allowed) and soft ``limits`` by number (``caller_limits``; up to the hard ones here) are for its processes."""
     def drop_context(self, context: int) -> None: ...
+    def enter(self, pid: int) -> None:
+        """Blind tasks that start from now on enter the user and mount namespaces of this process, which must not be collected before the
+        next call; 0: they stay in those of this process."""
     def submit(self, records: Sequence[bytes]) -> None:
         """Queue records (copied). Raises ValueError naming the fault if one is malformed; then none is queued."""
     def completions(
@@ -503,7 +506,7 @@ class Fuse:
         """End the threads and the connection; what is open is closed, and ``requests`` tells of it once more. Repeatable."""
 
 def fuse_mount(path: str, source: str, allow_other: bool) -> int:
-    """Mount at ``path`` as root; returns the descriptor, to be served at once."""
+    """Mount at ``path``, as root or with CAP_SYS_ADMIN; returns the descriptor, to be served at once."""
 
 def fuse_unmount(path: str, flags: int, namespace_fd: int = -1) -> None:
     """Unmount as root. ``flags``: 2: out of sight at once, gone when nobody uses it; 1: end the connection first. ``namespace_fd``: of the

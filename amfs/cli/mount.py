@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,9 @@ def _mount_native(session: str, run_dir: str, node: int, order: fusemounts.Serve
         fusemounts.unmount(path, lazy=True)
         raise
     os.close(descriptor)
+    if os.geteuid() != 0:
+        with contextlib.suppress(OSError):  # in a user namespace the kernel takes the topmost directory for root's until it has asked
+            os.stat(path)
     facts.active["read_ahead"] = fusemounts.READ_AHEAD_KIB if fusemounts.read_ahead(made.device) else 128
     return facts
 

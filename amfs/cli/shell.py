@@ -13,6 +13,7 @@ from amfs.errors import AmfsError, SessionError, SystemSetupError, UsageError
 
 if TYPE_CHECKING:
     from amfs.net.records import SessionRecord
+    from amfs.queueing.shell import Mount
 
 
 @click.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -48,9 +49,9 @@ def shell(
         except SystemSetupError as error:
             click.echo(f"amfs: no mount: {error}", err=True)
             click.echo("amfs: tasks must declare their files (-if, -of) and their directory (-C amfs:/DIR)", err=True)
-        where = _enter(mount.path, directory) if mount is not None else os.getcwd()
+        where = _enter(mount, directory) if mount is not None else os.getcwd()
         status = bash(
-            record, mount.path if mount is not None else "", where, words, interactive=interactive,
+            record, mount, where, words, interactive=interactive,
             completion=_completion() if interactive else "",
         )  # fmt: skip
     finally:
@@ -92,12 +93,12 @@ def _session(name: str | None, nodes: int | None, slots: int | None) -> tuple[Se
     return LocalProcesses(nodes or 1).start(None, NodeOptions(slots=slots or 0)), True
 
 
-def _enter(mount: str, directory: str) -> str:
+def _enter(mount: Mount, directory: str) -> str:
     from amfs.vocabulary.paths import in_namespace, namespace_path
 
     inside = os.fsdecode(namespace_path(directory)) if in_namespace(directory) else directory
-    path = os.path.normpath(f"{mount}/{inside}")
-    if not os.path.isdir(path):
+    path = os.path.normpath(f"{mount.path}/{inside}")
+    if not mount.is_directory(path):
         raise UsageError(f"there is no directory {directory} in the session")
     return path
 

@@ -16,13 +16,16 @@ import shutil
 import socket
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from amfs._native import fuse_mount, fuse_unmount
 from amfs.errors import SessionError, SystemSetupError, UsageError
+from amfs.host import mount_ways
+from amfs.host.mount_ways import Device, Site, Way
 
 KIND = "fuse.amfs"
 FUSEPY_KIND = "fuse.amfspy"
@@ -117,29 +120,69 @@ def unmount_tasks(run_dir: str) -> bool:
 # ── mounting ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def mount_here(path: str, session: str) -> int:
-    """Mount at ``path`` in this process's namespace; the descriptor to be served. As root directly, else through fusermount3.
+T = TypeVar("T")
+_CAP_SYS_ADMIN = 21
 
-    Raises UsageError (what is wrong with the path), SystemSetupError (what the machine lacks).
+
+def mount_here(path: str, session: str) -> int:
+    """Mount at ``path`` in this process's namespace; the descriptor to be served.
+
+    Raises UsageError (what is wrong with the path), SystemSetupError (what the machine lacks, or its site forbids).
+    """
+    return mount(path, session, None)[1]
+
+
+def mount(path: str, session: str, within: Callable[[], T] | None) -> tuple[Way, int | T]:
+    """Mount at ``path`` in the first way that can be gone; the way, and the descriptor to be served or what ``within`` has returned.
+
+    ``within`` mounts in namespaces that whoever uses the mount will enter; None: he will not. It raises OSError, SessionError or
+    SystemSetupError, and so says that this way cannot be gone. Raises as ``mount_here``.
     """
     if not os.path.isdir(path):
         raise UsageError(f"{path} is not a directory: a mount needs an empty one")
-    source = f"amfs:{session}"
-    if os.geteuid() == 0:
+    here, source = site(), f"amfs:{session}"
+    failed: list[mount_ways.Failure] = []
+    while (way := mount_ways.next_way(here, failed, enters=within is not None)) is not None:
         try:
-            return fuse_mount(path, source, True)
+            if way is Way.DIRECT:
+                return way, fuse_mount(path, source, os.geteuid() == 0)
+            if way is Way.HELPER:
+                return way, mount_by_helper(here.helper, path, source)
+            assert within is not None
+            return way, within()
         except OSError as error:
-            if error.errno not in (errno.EPERM, errno.EACCES) or fusermount() is None:
-                raise SystemSetupError(f"cannot mount at {path}: {_why(error)}") from None
-    return mount_by_helper(path, source)
+            failed.append(mount_ways.Failure(way, error.errno or 0, error.strerror or str(error)))
+        except (SessionError, SystemSetupError) as error:
+            failed.append(mount_ways.Failure(way, 0, str(error)))
+    raise SystemSetupError(f"cannot mount at {path}: {mount_ways.refusal(here, failed, enters=within is not None)}")
 
 
-def _why(error: OSError) -> str:
-    if error.errno in (errno.ENOENT, errno.ENODEV, errno.ENXIO):
-        return "this machine has no /dev/fuse (modprobe fuse; in a container: --device /dev/fuse)"
-    if error.errno in (errno.EPERM, errno.EACCES):
-        return "not allowed; as an ordinary user install fusermount3 (package fuse3), in a container add --cap-add SYS_ADMIN"
-    return error.strerror or str(error)
+def site() -> Site:
+    """What this process may do here."""
+    if os.access("/dev/fuse", os.R_OK | os.W_OK, effective_ids=True):
+        device = Device.OPEN
+    else:
+        device = Device.CLOSED if os.path.exists("/dev/fuse") else Device.ABSENT
+    status = _read("/proc/self/status")
+    said = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    forbids = hinders = ""
+    if _read("/proc/sys/user/max_user_namespaces") == "0":
+        forbids = "/proc/sys/user/max_user_namespaces is 0"
+    elif os.geteuid() != 0 and _read("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+        forbids = "/proc/sys/kernel/unprivileged_userns_clone is 0"
+    if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") not in ("", "0"):
+        hinders = "AppArmor restricts them: /proc/sys/kernel/apparmor_restrict_unprivileged_userns is not 0"
+    elif re.search(r"^Seccomp:\s*2", status, re.MULTILINE):
+        hinders = "a filter of system calls is in force, as in a container"
+    capable = said is not None and bool(int(said[1], 16) >> _CAP_SYS_ADMIN & 1)
+    return Site(device, capable, forbids, hinders, fusermount() or "")
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def fusermount() -> str | None:
@@ -154,11 +197,8 @@ def _users_may_share() -> bool:
         return False
 
 
-def mount_by_helper(path: str, source: str) -> int:
+def mount_by_helper(helper: str, path: str, source: str) -> int:
     """Mount through fusermount3, which gives the descriptor back over a socket. Raises SystemSetupError."""
-    helper = fusermount()
-    if helper is None:
-        raise SystemSetupError("ordinary users mount through fusermount3, which is not here: install the package fuse3, or mount as root")
     options = f"fsname={source},subtype=amfs,default_permissions,nosuid,nodev"
     if os.geteuid() == 0 or _users_may_share():
         options += ",allow_other"
@@ -181,11 +221,10 @@ def mount_by_helper(path: str, source: str) -> int:
             said = "it did not end"
     if not descriptors:
         hints = {
-            "/dev/fuse": "/dev/fuse must be open to users (chmod 666 /dev/fuse)",
             "username": "this user has no name on this machine (/etc/passwd), and it mounts only for those that have one",
         }
         hint = next((f"; {text}" for word, text in hints.items() if word in said), "")
-        raise SystemSetupError(f"{helper} could not mount at {path}: {said or 'it said nothing'}{hint}")
+        raise SystemSetupError(f"{helper} does not mount: {said or 'it said nothing'}{hint}")
     os.set_inheritable(descriptors[0], False)
     return descriptors[0]
 
@@ -303,6 +342,12 @@ class MountWithFusepy(msgspec.Struct, frozen=True, tag="mount-with-fusepy"):
     path: str
 
 
+class MountWithin(msgspec.Struct, frozen=True, tag="mount-within"):
+    """Mount at ``path`` in the namespaces of the node's keeper and serve that. With the answer comes a pidfd of the keeper."""
+
+    path: str
+
+
 class ListMounts(msgspec.Struct, frozen=True, tag="list"):
     """What do you serve?"""
 
@@ -319,9 +364,21 @@ class MountFacts(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, frozen=True):
     error: str = ""
     mounts: tuple[MountFacts, ...] = ()
+    namespace: int = 0  # the number of the mount namespace in which they are; 0: in that of the node
 
 
-Order = Serve | MountWithFusepy | ListMounts
+class Within(NamedTuple):
+    """Namespaces that a program has to enter to see a mount."""
+
+    keeper: int  # pidfd of a process in them
+    namespace: int
+
+    def entering(self, enter: str, directory: str, *words: str) -> list[str]:
+        """The words of a command that runs another one there, which must be given ``keeper``. ``enter``: the program amfs-enter."""
+        return [enter, str(self.keeper), str(self.namespace), directory, *words]
+
+
+Order = Serve | MountWithFusepy | MountWithin | ListMounts
 
 
 def control_socket(run_dir: str, node: int) -> str:
@@ -331,13 +388,30 @@ def control_socket(run_dir: str, node: int) -> str:
 
 def ask(run_dir: str, node: int, order: Order, descriptor: int = -1, *, timeout_s: float = _ANSWER_S) -> Answer:
     """Ask a node of this host. Raises SessionError if it cannot be reached or refuses."""
+    answer, descriptors = _exchange(run_dir, node, order, descriptor, timeout_s)
+    for extra in descriptors:
+        os.close(extra)
+    return answer
+
+
+def ask_within(run_dir: str, node: int, path: str) -> Within:
+    """Have a node of this host mount at ``path`` in namespaces that can be entered. Raises SessionError likewise."""
+    answer, descriptors = _exchange(run_dir, node, MountWithin(path), -1, 3 * _ANSWER_S)
+    if len(descriptors) != 1:
+        raise SessionError(f"node {node} does not say where its mounts are")
+    return Within(descriptors[0], answer.namespace)
+
+
+def _exchange(run_dir: str, node: int, order: Order, descriptor: int, timeout_s: float) -> tuple[Answer, list[int]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
         line.settimeout(timeout_s)
         try:
             line.connect(control_socket(run_dir, node))
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))] if descriptor >= 0 else []
             line.sendmsg([msgspec.json.encode(order)], rights)
-            data = line.recv(_MESSAGE_BYTES)
+            data, descriptors, _, _ = socket.recv_fds(line, _MESSAGE_BYTES, 1)
+            for received in descriptors:
+                os.set_inheritable(received, False)
         except TimeoutError:
             raise SessionError(f"node {node} does not answer within {timeout_s:g} s") from None
         except OSError as error:
@@ -347,7 +421,7 @@ def ask(run_dir: str, node: int, order: Order, descriptor: int = -1, *, timeout_
     answer = msgspec.json.decode(data, type=Answer)
     if answer.error:
         raise SessionError(f"node {node}: {answer.error}")
-    return answer
+    return answer, descriptors
 
 
 def take_order(line: socket.socket) -> tuple[Order, int]:

@@ -21,10 +21,12 @@ from typing import Any, Protocol
 import msgspec
 
 from amfs._native import Fuse, Io, Meta
-from amfs.errors import AmfsError, SystemSetupError, UsageError
+from amfs.errors import SystemSetupError, UsageError
 from amfs.fs.fuse_native import NativeEndpoint
 from amfs.host import fusemounts
-from amfs.host.fusemounts import Answer, ListMounts, MountFacts, MountWithFusepy, Serve
+from amfs.host.fusemounts import Answer, ListMounts, MountFacts, MountWithFusepy, MountWithin, Serve
+from amfs.node.keeper import Keeper
+from amfs.node.mount_maker import Made, MountMaker, Refused, Settled
 from amfs.vocabulary.events import Event, FsReplied
 
 log = logging.getLogger("amfs.fs")
@@ -61,7 +63,10 @@ class Mount(Protocol):
 class Native:
     """A mount that the C side serves."""
 
-    def __init__(self, number: int, path: str, device: str, fuse: Fuse) -> None:
+    def __init__(self, number: int, path: str, device: str, fuse: Fuse, *, for_tasks: bool = False, keeper: Keeper | None = None) -> None:
+        """``for_tasks``: blind tasks use it. ``keeper``: it is in whose namespaces; None: elsewhere."""
+        self.for_tasks = for_tasks
+        self.keeper = keeper
         self.number = number
         self.path = path
         self.device = device
@@ -94,7 +99,10 @@ class Native:
         return MountFacts(self.path, "native", self.device, self.fuse.active())
 
     def unmount(self) -> None:
-        fusemounts.unmount_anywhere(self.device, self.path)
+        if self.keeper is not None:
+            self.keeper.unmount(self.path)
+        else:
+            fusemounts.unmount_anywhere(self.device, self.path)
 
 
 class FusepyMount:
@@ -149,6 +157,21 @@ class FusepyMount:
             log.warning("the thread of the mount at %s does not end", self.path)
 
 
+class _Job:
+    """A mount that the maker makes: for blind tasks, or (``line``) for a command that waits for it."""
+
+    def __init__(self, path: str, line: socket.socket | None) -> None:
+        self.path = path
+        self.line = line
+        self.mount: Native | None = None  # once it is served
+
+
+def _peer(line: socket.socket) -> tuple[int, int, int]:
+    """The process, user and group at the other end."""
+    pid, uid, gid = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid, gid
+
+
 class Mounts:
     """All mounts of node ``node``."""
 
@@ -167,12 +190,14 @@ class Mounts:
         self._ending: dict[Mount, threading.Thread] = {}
         self._ended: deque[Mount] = deque()  # have come to their end in those threads
         self.tasks_dir = fusemounts.tasks_dir(run_dir, node)
-        self._tasks = 0  # number of the mount for blind tasks; 0: there is none
-        self._tasks_thread: threading.Thread | None = None  # makes it
-        self._tasks_made: deque[int | str] = deque()  # its descriptor, or why not
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._maker = MountMaker(session, lambda: os.eventfd_write(self._wake, 1))
+        self._keepers: dict[int, Keeper] = {}  # those that have made mounts and live, by their pidfds
+        self._jobs: dict[int, _Job] = {}  # of the maker, by their numbers
+        self._tasks: Native | None = None  # the mount for blind tasks, once they may use it
+        self._tasks_job = 0  # by which it is being made; 0: it is not
         self._tasks_fault = ""
         self._tasks_again = 0.0  # when to try again
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll = select.epoll()
         self._socket_path = fusemounts.control_socket(run_dir, node)
         self._door = self._listen()
@@ -205,7 +230,8 @@ class Mounts:
             mount.set_alone(alone)
 
     def facts(self) -> tuple[MountFacts, ...]:
-        return tuple(mount.facts() for mount in self._mounts.values() if not mount.is_ended() and mount.number != self._tasks)
+        ours = [mount for mount in self._mounts.values() if isinstance(mount, Native) and mount.for_tasks]
+        return tuple(mount.facts() for mount in self._mounts.values() if not mount.is_ended() and mount not in ours)
 
     def overdue(self, longer_s: float) -> list[tuple[str, float]]:
         """Requests that have not been answered for longer. For any thread."""
@@ -230,12 +256,14 @@ class Mounts:
                 os.eventfd_read(self._wake)
                 while self._ended:
                     events.extend(self._drop(self._ended.popleft()))
-                while self._tasks_made:
-                    self._serve_tasks(self._tasks_made.popleft())
+                for news in self._maker.take():
+                    self._hear(news)
             elif fd == self._door.fileno():
                 self._open_line()
             elif fd in self._lines:
                 self._read_line(fd)
+            elif fd in self._keepers:
+                self._lose(fd)
         if self._waiting:
             self._greet()
         return events
@@ -276,7 +304,7 @@ class Mounts:
         with contextlib.suppress(OSError):
             line, _ = self._door.accept()
             line.setblocking(False)
-            _, uid, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            _, uid, _ = _peer(line)
             if uid not in (0, os.geteuid()) or len(self._lines) >= _LINES_MAX:
                 line.close()
                 return
@@ -296,6 +324,8 @@ class Mounts:
         elif isinstance(order, Serve) and descriptor >= 0:
             self._serve(line, order, descriptor)
             return
+        elif isinstance(order, MountWithin):
+            self._mount_within(line, order)
         elif isinstance(order, MountWithFusepy):
             self._mount_with_fusepy(line, order)
         else:
@@ -303,9 +333,9 @@ class Mounts:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def _answer(self, line: socket.socket, answer: Answer) -> None:
+    def _answer(self, line: socket.socket, answer: Answer, descriptor: int = -1) -> None:
         with line, contextlib.suppress(OSError):
-            line.send(msgspec.json.encode(answer))
+            socket.send_fds(line, [msgspec.json.encode(answer)], [descriptor] if descriptor >= 0 else [])
 
     def _serve(self, line: socket.socket, order: Serve, descriptor: int) -> None:
         try:
@@ -317,48 +347,79 @@ class Mounts:
         self._serial += 1
         self._add(Native(self._serial, order.path, order.device, fuse), line)
 
-    # ── the mount for blind tasks ──────────────────────────────────────────────────────────────────
+    # ── mounts that the node makes: for blind tasks, and for shells in the namespaces of its keeper ─────
 
     def ready_for_tasks(self) -> str | None:
-        """'' if blind tasks can be started; None: not yet, ask again after the next ``collect``; else why not. Makes the mount when there
-        is none: in a thread, for to mount may take long."""
-        mount = self._mounts.get(self._tasks)
-        if mount is not None and not mount.is_ended():
+        """'' if blind tasks can be started; None: not yet, ask again after the next ``collect``; else why not. Has the mount made when
+        there is none."""
+        if self._tasks is not None and not self._tasks.is_ended():
             return ""
-        if self._tasks_thread is None:
+        if self._tasks_job == 0:
             if self._tasks_fault and time.monotonic() < self._tasks_again:
                 return self._tasks_fault
-            self._tasks_thread = threading.Thread(target=self._mount_for_tasks, name="amfs-mount", daemon=True)
-            self._tasks_thread.start()
+            self._tasks_job = self._maker.order(self.tasks_dir, within=False)
+            self._jobs[self._tasks_job] = _Job(self.tasks_dir, None)
         return None
 
-    def _mount_for_tasks(self) -> None:
-        made: int | str
-        try:
-            os.makedirs(self.tasks_dir, 0o700, exist_ok=True)
-            made = fusemounts.mount_here(self.tasks_dir, self.session)
-        except (AmfsError, OSError) as error:
-            made = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        self._tasks_made.append(made)
-        os.eventfd_write(self._wake, 1)
+    @property
+    def keeper_of_tasks(self) -> int:
+        """The process whose namespaces blind tasks have to enter, when they can be started; 0: they stay in ours."""
+        return self._tasks.keeper.pid if self._tasks is not None and self._tasks.keeper is not None else 0
 
-    def _serve_tasks(self, made: int | str) -> None:
-        assert self._tasks_thread is not None
-        self._tasks_thread.join()
-        self._tasks_thread = None
-        if isinstance(made, int):
+    def _mount_within(self, line: socket.socket, order: MountWithin) -> None:
+        if _peer(line)[1:] != (os.geteuid(), os.getegid()):
+            self._answer(line, Answer("its namespaces have a number only for the user and the group that it runs as"))
+            return
+        self._jobs[self._maker.order(order.path, within=True)] = _Job(order.path, line)
+
+    def _hear(self, news: Made | Settled | Refused) -> None:
+        job = self._jobs[news.job]
+        if isinstance(news, Refused):
+            self._refuse(news.job, news.why)
+        elif isinstance(news, Made):
             try:
-                fuse = Fuse(made, self.meta, self.io, self.node, tasks=True)
+                fuse = Fuse(news.descriptor, self.meta, self.io, self.node, tasks=job.line is None)
             except OSError as error:
-                made = str(error)
-            else:
-                mount = fusemounts.at(self.tasks_dir)
-                self._serial += 1
-                self._tasks = self._serial
-                self._add(Native(self._serial, self.tasks_dir, mount.device if mount is not None else "", fuse))
+                self._refuse(news.job, f"cannot serve it: {error}")
                 return
-        self._tasks_fault = f"a blind task runs in a mount that its node makes: {made}; else declare its files"
+            self._serial += 1
+            here = fusemounts.at(job.path) if news.keeper is None else None
+            device = here.device if here is not None else ""
+            job.mount = Native(self._serial, job.path, device, fuse, for_tasks=job.line is None, keeper=news.keeper)
+            self._add(job.mount)
+            if news.keeper is not None and news.keeper.pidfd not in self._keepers:
+                self._keepers[news.keeper.pidfd] = news.keeper
+                self._poll.register(news.keeper.pidfd, select.EPOLLIN)
+        elif job.mount is not None:
+            job.mount.device = news.device or job.mount.device
+            self._settle(news.job, job.mount)
+
+    def _settle(self, number: int, mount: Native) -> None:
+        """Programs may use it."""
+        line = self._jobs.pop(number).line
+        if line is None:
+            self._tasks, self._tasks_job = mount, 0
+        elif mount.keeper is not None:
+            within = mount.keeper.within
+            self._answer(line, Answer("", (mount.facts(),), within.namespace), within.keeper)
+
+    def _refuse(self, number: int, why: str) -> None:
+        line = self._jobs.pop(number).line
+        if line is not None:
+            self._answer(line, Answer(why))
+            return
+        self._tasks_job = 0
+        self._tasks_fault = f"a blind task runs in a mount that its node makes: {why}; else declare its files"
         self._tasks_again = time.monotonic() + _TRY_AGAIN_S
+
+    def _lose(self, fd: int) -> None:
+        """A keeper has ended by itself. Who is in its namespaces goes on; nobody else can enter them."""
+        keeper = self._keepers.pop(fd)
+        self._poll.unregister(fd)
+        log.warning("the process that keeps mounts (%d) has ended", keeper.pid)
+        self._maker.forget(keeper)
+        if self._tasks is not None and self._tasks.keeper is keeper:
+            self._tasks = None
 
     def _mount_with_fusepy(self, line: socket.socket, order: MountWithFusepy) -> None:
         from amfs.fs import fusepy_calls  # only where it is asked for: libfuse need not be there
@@ -429,24 +490,30 @@ class Mounts:
     def _take_away(self, mount: Mount) -> None:
         """Unmount; or, where nobody has ended the session, leave the mount dead, as a node that was killed does. Programs are told
         ENOTCONN there. In the bare directory they would find no file, and write new ones to it. (libfuse ends by unmounting only.)"""
-        if not (self.keep_dead and mount.number != self._tasks and isinstance(mount, Native)):
+        if not (self.keep_dead and isinstance(mount, Native) and not mount.for_tasks):
             mount.unmount()
 
     def stop(self) -> None:
         """Unmount everything, wherever it is, and end. Repeatable."""
         if self._poll.closed:
             return
-        if self._tasks_thread is not None:
-            self._tasks_thread.join()
-        while self._tasks_made:
-            self._serve_tasks(self._tasks_made.popleft())
+        for mount in self._mounts.values():
+            if isinstance(mount, Native) and mount.keeper is not None:
+                self._take_away(mount)  # while its keeper listens
+        for made in self._maker.stop():
+            os.close(made.descriptor)
+            if made.keeper is None:
+                with contextlib.suppress(UsageError, SystemSetupError):
+                    fusemounts.unmount(self._jobs[made.job].path, lazy=True)
         for mount in list(self._mounts.values()):
             if not mount.is_ended():
                 self._take_away(mount)
             if mount not in self._ending:
                 self._end(mount)
             self._drop(mount)
-        for line in [*self._lines.values(), *(line for _, line, _ in self._waiting)]:
+        self._maker.close()
+        asking = [job.line for job in self._jobs.values() if job.line is not None]
+        for line in [*self._lines.values(), *(line for _, line, _ in self._waiting), *asking]:
             line.close()
         self._lines.clear()
         self._waiting.clear()

@@ -118,6 +118,7 @@ class NodeIO:
             kills=self._kills.file, last_words=last_words, **place,
         )  # fmt: skip
         self._before_mount: list[bytes] = []  # records that wait for the mount for blind tasks
+        self._keeper = 0  # the process whose namespaces blind tasks enter, as the launcher knows it
         self._copier: Copier | None = None
         self.urls = UrlCopier()
         self.grown = False  # there is more to watch; the loop clears it
@@ -272,6 +273,9 @@ class NodeIO:
             for record in records:
                 self._not_started(record, Outcome.SETUP, why)
         else:
+            if (keeper := self.mounts.keeper_of_tasks) != self._keeper:
+                self.launcher.enter(keeper)
+                self._keeper = keeper
             self._submit(records)
 
     def _submit(self, records: list[bytes]) -> None:

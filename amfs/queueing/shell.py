@@ -68,32 +68,56 @@ class Mount:
         place = record.directory / f"mount-{os.getpid()}"
         place.mkdir(mode=0o700, exist_ok=True)
         self.path = os.path.realpath(place)
+        self.within: fusemounts.Within | None = None  # the namespaces that a program has to enter to see it; None: ours
+        node = min(local)
         try:
-            descriptor = fusemounts.mount_here(self.path, record.name)
-            try:
-                made = fusemounts.at(self.path)
-                order = fusemounts.Serve(self.path, made.device if made is not None else "")
-                fusemounts.ask(str(record.directory), min(local), order, descriptor)
-            except AmfsError:
-                fusemounts.unmount(self.path, lazy=True)
-                raise
-            finally:
-                os.close(descriptor)
+            _, made = fusemounts.mount(self.path, record.name, lambda: fusemounts.ask_within(str(record.directory), node, self.path))
+            if isinstance(made, fusemounts.Within):
+                self.within = made
+            else:
+                self._have_served(record, node, made)
         except AmfsError:
             os.rmdir(self.path)
             raise
+
+    def _have_served(self, record: SessionRecord, node: int, descriptor: int) -> None:
+        """Hand it to the node."""
+        try:
+            made = fusemounts.at(self.path)
+            fusemounts.ask(str(record.directory), node, fusemounts.Serve(self.path, made.device if made is not None else ""), descriptor)
+        except AmfsError:
+            fusemounts.unmount(self.path, lazy=True)
+            raise
+        finally:
+            os.close(descriptor)
         if made is not None:
             fusemounts.read_ahead(made.device)
 
+    def is_directory(self, path: str) -> bool:
+        """Whether ``path`` is a directory for those who see the mount."""
+        if self.within is None:
+            return os.path.isdir(path)
+        tried = subprocess.run(self.entering(path), pass_fds=(self.within.keeper,), stderr=subprocess.DEVNULL, check=False)
+        return tried.returncode == 0
+
+    def entering(self, directory: str, *words: str) -> list[str]:
+        """A command, as it has to be run to see the mount."""
+        return self.within.entering(program("amfs-enter"), directory, *words) if self.within is not None else list(words)
+
     def close(self) -> None:
         """Unmount; who still stands in it gets errors when the session ends."""
-        with contextlib.suppress(UsageError, SystemSetupError, subprocess.TimeoutExpired):
-            fusemounts.unmount(self.path, lazy=True)
+        if self.within is None:
+            with contextlib.suppress(UsageError, SystemSetupError, subprocess.TimeoutExpired):
+                fusemounts.unmount(self.path, lazy=True)
+        else:
+            os.close(self.within.keeper)
         with contextlib.suppress(OSError):
-            os.rmdir(self.path)
+            os.rmdir(self.path)  # that also unmounts what is mounted there in other namespaces
 
 
-def bash(record: SessionRecord, mount: str, directory: str, words: Sequence[str], *, interactive: bool, completion: str = "") -> int:
+def bash(
+    record: SessionRecord, mount: Mount | None, directory: str, words: Sequence[str], *, interactive: bool, completion: str = "",
+) -> int:  # fmt: skip
     """Run bash with ``words`` in ``directory``, with the commands of the session; its exit status, as a shell gives it.
 
     ``interactive``: with the user's own ~/.bashrc, the name of the session in the prompt, and ``completion`` (a script).
@@ -104,14 +128,18 @@ def bash(record: SessionRecord, mount: str, directory: str, words: Sequence[str]
     place = Path(tempfile.mkdtemp(prefix="shell-", dir=record.directory))
     try:
         init = place / "init"
-        environment = {**os.environ, **variables(record, mount), "PATH": f"{commands(record)}:{os.environ.get('PATH', os.defpath)}"}
-        if not mount:
+        path = mount.path if mount is not None else ""
+        environment = {**os.environ, **variables(record, path), "PATH": f"{commands(record)}:{os.environ.get('PATH', os.defpath)}"}
+        if mount is None:
             environment.pop("AMFS_MOUNT", None)
-        init.write_text(_before(os.environ, interactive) + script("bash", record, mount) + _after(record.name, interactive, completion))
+        init.write_text(_before(os.environ, interactive) + script("bash", record, path) + _after(record.name, interactive, completion))
         command = [found, "--rcfile", str(init), "-i"] if interactive else [found, *words]
         if not interactive:
             environment["BASH_ENV"] = str(init)
-        return _wait(subprocess.Popen(command, cwd=directory, env=environment))
+        if mount is None or mount.within is None:
+            return _wait(subprocess.Popen(command, cwd=directory, env=environment))
+        command = mount.entering(directory, *command)
+        return _wait(subprocess.Popen(command, cwd="/", env=environment, pass_fds=(mount.within.keeper,)))
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

@@ -181,6 +181,19 @@ static PyObject *launcher_drop_context(PyObject *self, PyObject *number) {
     return Py_NewRef(Py_None);
 }
 
+static PyObject *launcher_enter(PyObject *self, PyObject *number) {
+    amfs_launcher *launcher = launcher_of(self);
+    long pid = launcher != NULL ? PyLong_AsLong(number) : 0;
+
+    if (launcher == NULL || PyErr_Occurred()) return NULL;
+    if (pid < 0 || pid > INT32_MAX) {
+        PyErr_SetString(PyExc_ValueError, "not the number of a process");
+        return NULL;
+    }
+    amfs_launcher_enter(launcher, (pid_t)pid);
+    return Py_NewRef(Py_None);
+}
+
 static PyObject *launcher_submit(PyObject *self, PyObject *records) {
     amfs_launcher *launcher = launcher_of(self);
     PyObject *result = NULL;
@@ -388,6 +401,7 @@ static PyObject *launcher_stop(PyObject *self, PyObject *unused) {
 static PyMethodDef launcher_methods[] = {
     {"set_context", WITH_KEYWORDS(launcher_set_context), METH_VARARGS | METH_KEYWORDS, "set_context(context, base, env)"},
     {"drop_context", launcher_drop_context, METH_O, "drop_context(context)"},
+    {"enter", launcher_enter, METH_O, "enter(pid)"},
     {"submit", launcher_submit, METH_O, "submit(records)"},
     {"completions", launcher_completions, METH_NOARGS, "completions()"},
     {"kill", launcher_kill, METH_O, "kill(serials)"},

@@ -1,4 +1,4 @@
-/* Mounting and unmounting, as root. */
+/* Mounting and unmounting, as root or as somebody who may mount in his own namespace. */
 #include "fuse_mount.h"
 
 #include <errno.h>

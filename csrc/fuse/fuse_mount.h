@@ -1,4 +1,4 @@
-/* Mounting and unmounting, as root. Ordinary users do it through fusermount3. */
+/* Mounting and unmounting, as root or as somebody who may mount in his own namespace. Others do it through fusermount3. */
 #ifndef AMFS_FUSE_MOUNT_H
 #define AMFS_FUSE_MOUNT_H
 

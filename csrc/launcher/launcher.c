@@ -176,6 +176,13 @@ void amfs_launcher_drop_context(amfs_launcher *launcher, uint32_t id) {
     pthread_mutex_unlock(&launcher->lock);
 }
 
+void amfs_launcher_enter(amfs_launcher *launcher, pid_t keeper) {
+    pthread_mutex_lock(&launcher->lock);
+    uint64_t changes = atomic_load(&launcher->keeper) >> 32;
+    atomic_store(&launcher->keeper, (changes + 1) << 32 | (uint32_t)keeper);
+    pthread_mutex_unlock(&launcher->lock);
+}
+
 int amfs_launcher_submit(amfs_launcher *launcher, amfs_task *const *tasks, size_t count, uint64_t *odd) {
     int failed = 0;
 

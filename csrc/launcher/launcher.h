@@ -49,6 +49,10 @@ int amfs_launcher_set_context(amfs_launcher *launcher, uint32_t id, const char *
                               const amfs_customs *customs);
 void amfs_launcher_drop_context(amfs_launcher *launcher, uint32_t id);
 
+/* Blind tasks that start from now on enter the user and mount namespaces of this process, which must not be collected before the next call; 0: they
+ * stay in those of this process. */
+void amfs_launcher_enter(amfs_launcher *launcher, pid_t keeper);
+
 /* Queue tasks, which then belong to the launcher. Returns 0; ENOKEY when one names an unknown context (its serial in *odd) or ESHUTDOWN
  * after stop: then none is queued and all remain the caller's. */
 int amfs_launcher_submit(amfs_launcher *launcher, amfs_task *const *tasks, size_t count, uint64_t *odd);

@@ -39,6 +39,7 @@ struct amfs_launcher {
     int wake_fd; /* eventfd to the thread, edge-triggered there and never read */
     amfs_shown_slot *shown; /* one for each slot */
     int done_fd; /* eventfd to the caller: readable exactly while `signalled` */
+    _Atomic uint64_t keeper; /* whose namespaces blind tasks enter: how often it has changed, and in the lower half its number or 0 */
 
     pthread_mutex_t lock;
     /* All below under the lock. */

@@ -196,6 +196,7 @@ static void dismantle(amfs_loop *loop) {
     end_watcher(loop);
     if (loop->epoll_fd >= 0) close(loop->epoll_fd);
     if (loop->files.directory_fd >= 0) close(loop->files.directory_fd);
+    if (loop->keeper_fd > 0) close(loop->keeper_fd);
     amfs_reserve_give(loop);
     if (loop->null_fd >= 0) close(loop->null_fd);
     free(loop->slots);

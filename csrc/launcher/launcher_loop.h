@@ -58,6 +58,8 @@ typedef struct {
     int64_t sweep_at_us; /* not to look again before */
     uint32_t lingering;  /* slots with lingers_since_us */
     int64_t linger_at_us; /* to look at them again */
+    uint64_t keeper;    /* launcher.keeper, as of keeper_fd */
+    int keeper_fd;      /* its pidfd; 0: none */
     amfs_nest *watcher; /* NULL: none */
     int watcher_pipe;   /* the watcher acts when this is closed */
 } amfs_loop;

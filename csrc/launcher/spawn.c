@@ -208,6 +208,11 @@ CHILD_CODE static int child(void *argument) {
     if (call(SYS_getppid, 0, 0, 0, 0, 0) != nest->spawner->parent) /* it died before we could ask to be told */
         goto out;
 
+    if (command->keeper > 0) {
+        nest->failed_at = AMFS_SPAWN_NAMESPACES;
+        failed = call(SYS_setns, command->keeper, CLONE_NEWUSER | CLONE_NEWNS, 0, 0, 0);
+        if (failed < 0) goto failed;
+    }
     nest->failed_at = AMFS_SPAWN_DIRECTORY;
     failed = call(SYS_chdir, (long)(nest->pwd + AMFS_PWD), 0, 0, 0, 0);
     if (failed < 0) goto failed;

@@ -37,11 +37,12 @@ typedef struct {
     int in, out, err;
     uint64_t mark; /* mark.h; 0: none */
     const amfs_customs *customs; /* NULL: none */
+    int keeper; /* pidfd of a process whose user and mount namespaces it enters, and where `directory` and `program` are meant; 0: none */
     bool outlives; /* our death is not its own. Such a start is waited for: what came of it is in the nest then */
 } amfs_command;
 
 /* Where a start failed, for the message. */
-enum { AMFS_SPAWN_CLONE, AMFS_SPAWN_DIRECTORY, AMFS_SPAWN_STREAMS, AMFS_SPAWN_PROGRAM };
+enum { AMFS_SPAWN_CLONE, AMFS_SPAWN_NAMESPACES, AMFS_SPAWN_DIRECTORY, AMFS_SPAWN_STREAMS, AMFS_SPAWN_PROGRAM };
 
 /* What one child reads, and runs on. `error` is final when the process has been collected; 0: its program was started. */
 typedef struct {

@@ -114,6 +114,7 @@ static void explain_spawn(const amfs_task *task, const amfs_nest *nest, amfs_tex
 
     switch (nest->failed_at) {
     case AMFS_SPAWN_CLONE: amfs_text_add(detail, "cannot start a process for '%s': %s", task->program, why); break;
+    case AMFS_SPAWN_NAMESPACES: amfs_text_add(detail, "cannot enter the namespaces of the mount for blind tasks: %s", why); break;
     case AMFS_SPAWN_DIRECTORY: amfs_text_add(detail, "cannot enter the working directory '%s': %s", nest->command.directory, why); break;
     case AMFS_SPAWN_STREAMS: amfs_text_add(detail, "cannot set up stdin, stdout and stderr of '%s': %s", task->program, why); break;
     default:
@@ -124,8 +125,30 @@ static void explain_spawn(const amfs_task *task, const amfs_nest *nest, amfs_tex
     }
 }
 
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+
+/* Have loop->keeper_fd be of the keeper that there is now. The descriptor is opened here, for this thread has a file table of its own. 0 or an errno. */
+static int follow_keeper(amfs_loop *loop, amfs_text *detail) {
+    uint64_t keeper = atomic_load(&loop->launcher->keeper);
+    if (keeper == loop->keeper) return 0;
+    if (loop->keeper_fd > 0) close(loop->keeper_fd);
+    loop->keeper = 0;
+    loop->keeper_fd = 0;
+    int fd = (uint32_t)keeper == 0 ? 0 : (int)syscall(SYS_pidfd_open, (pid_t)(uint32_t)keeper, 0);
+    if (fd < 0) {
+        int failed = errno;
+        amfs_text_add(detail, "cannot reach the process that keeps the mount for blind tasks: %s", strerror(failed));
+        return failed;
+    }
+    loop->keeper = keeper;
+    loop->keeper_fd = fd;
+    return 0;
+}
+
 /* From now on the mount knows whose its processes are. 0 or an errno. */
-static int begin_attempt(const amfs_loop *loop, amfs_slot *slot, amfs_text *detail) {
+static int begin_attempt(amfs_loop *loop, amfs_slot *slot, amfs_command *command, amfs_text *detail) {
     if (loop->launcher->mount_dir == NULL) {
         amfs_text_add(detail, "a blind task runs in the file system of a session: start one with 'amfs up'");
         return ENODEV;
@@ -135,6 +158,9 @@ static int begin_attempt(const amfs_loop *loop, amfs_slot *slot, amfs_text *deta
                       "a blind task needs a mark, which the hard limit on real-time CPU time forbids here (ulimit -H -R unlimited)");
         return EPERM;
     }
+    int failed = follow_keeper(loop, detail);
+    if (failed) return failed;
+    command->keeper = loop->keeper_fd;
     slot->attempt = amfs_attempt_begin(slot->mark);
     if (slot->attempt == 0) amfs_text_add(detail, "no memory for a blind task");
     return slot->attempt == 0 ? ENOMEM : 0;
@@ -251,7 +277,7 @@ amfs_run_state amfs_run_start(amfs_loop *loop, amfs_slot *slot, amfs_task *task)
         if (slot->env == NULL) amfs_text_add(&detail, "cannot make the environment: %s", strerror(failed = ENOMEM));
     }
     if (loop->mark != 0) slot->mark = loop->mark | (loop->started++ & ((UINT64_C(1) << AMFS_MARK_TASK_BITS) - 1));
-    if (!failed && (task->flags & AMFS_BLIND) != 0) failed = begin_attempt(loop, slot, &detail);
+    if (!failed && (task->flags & AMFS_BLIND) != 0) failed = begin_attempt(loop, slot, &command, &detail);
     if (!failed && amfs_files_cwd(&loop->files, task, cwd_base(loop, task)) < 0)
         amfs_text_add(&detail, "cannot enter the working directory '%s': %s", task->cwd, strerror(failed = ENAMETOOLONG));
     if (!failed) {

@@ -32,6 +32,7 @@ class Done(NamedTuple):
     stderr: bytes
     detail: str
     facts: tuple[tuple[int, ...], str, int, str, int] | None  # inputs changed, whole stdout, its size, sandbox, processes left
+    traces: tuple[object, ...] | None = None  # of a blind task
 
 
 class World:

@@ -219,9 +219,10 @@ def test_in_another_mount_and_network_namespace(amfs: Amfs, session: SessionReco
 
 def test_through_fusermount(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     """As ordinary users mount: the helper gives the descriptor back over a socket."""
-    if fusemounts.fusermount() is None:
+    helper = fusemounts.fusermount()
+    if helper is None:
         pytest.skip("no fusermount3 here")
-    descriptor = fusemounts.mount_by_helper(str(place), f"amfs:{name()}")
+    descriptor = fusemounts.mount_by_helper(helper, str(place), f"amfs:{name()}")
     made = fusemounts.at(str(place))
     assert made is not None and made.session == name() and made.kind == fusemounts.KIND
     order = fusemounts.Serve(str(place), made.device)

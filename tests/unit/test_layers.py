@@ -61,7 +61,7 @@ PACKAGES = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 #: Pure although it lies in a layer with I/O: knows no socket, clock, file, thread or chance.
 PURE_DIRECTORIES = ("vocabulary", "workflow", "engine", "fs/vfs", "swift")
-PURE_FILES = ("node/core.py", "live/aggregate.py")
+PURE_FILES = ("node/core.py", "live/aggregate.py", "host/mount_ways.py")
 IMPURE = {"socket", "time", "os", "random", "threading", "subprocess", "select", "asyncio", "multiprocessing", "secrets", "pathlib", "io"}
 
 #: Foreign library -> the only modules that may import it.
