@@ -1,6 +1,4 @@
 // 200 tasks: 99 numbers are squared and doubled, all are added up, and the sum is checked.
-N = 99
-
 process square {
     input:
     val i
@@ -37,15 +35,18 @@ process report {
 process check {
     input:
     path report
+    val n
 
     output:
     stdout
 
     script:
-    expected = (1..N).sum { 2 * it * it }
+    expected = (1..n).sum { 2 * it * it }
     "read sum < ${report}; [ \$sum = ${expected} ] && echo \$sum"
 }
 
 workflow {
-    Channel.of(1..N) | square | twice | collect | report | check | view { "the sum of 2 i^2, i up to ${N}: ${it.trim()}" }
+    n = 99
+    Channel.of(1..n) | square | twice | collect | report
+    check(report.out, n).view { "the sum of 2 i^2, i up to ${n}: ${it.trim()}" }
 }

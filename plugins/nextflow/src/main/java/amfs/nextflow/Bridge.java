@@ -26,7 +26,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Bridge {
     static final int VERSION = 1; // of the lines; amfs says its own first
-    private static final Logger log = LoggerFactory.getLogger(Bridge.class);
+    private static final Logger log = LoggerFactory.getLogger("nextflow.amfs"); // what Nextflow shows to people
     private static final int LINES_KEPT = 20;
     private static final long ENDS_S = 30;
 
@@ -58,8 +58,7 @@ final class Bridge {
         try {
             process = new ProcessBuilder(command).start();
         } catch (IOException error) {
-            throw new AbortOperationException("amfs: cannot start " + command.get(0) + " (" + error.getMessage()
-                + "): amfs.python names the Python that has amfs");
+            throw new AbortOperationException("amfs: " + error.getMessage() + ": amfs.python names the Python that has amfs");
         }
         Bridge bridge = new Bridge(process, command.get(command.indexOf("--run") + 1), signal);
         try {
@@ -76,8 +75,9 @@ final class Bridge {
         Map<?, ?> first = next();
         if (first == null) {
             String last = lastComplaint();
-            String hint = last.contains("No module named") ? "; amfs.python names the Python that has amfs" : "";
-            throw new AbortOperationException("amfs: " + python + ": " + (last.isEmpty() ? "it ended without a word" : last) + hint);
+            if (last.contains("No module named 'amfs"))
+                throw new AbortOperationException("amfs: " + python + " has no amfs: amfs.python names the Python that has it");
+            throw new AbortOperationException("amfs: " + python + ": " + (last.isEmpty() ? "it ended without a word" : last));
         }
         if ("refused".equals(first.get("tell")))
             throw new AbortOperationException("amfs: " + first.get("why"));
