@@ -1,8 +1,8 @@
-"""The process beside Nextflow through which its tasks run: ``python -m amfs.plugs.nextflow``, started by the plugin in ``plugins/nextflow``.
+"""The process beside Nextflow through which its tasks run: ``python -m amfs.plugs.nextflow``. The plugin in ``plugins/nextflow`` starts it.
 
-Owns the connection to amfs for one run of Nextflow, and the lines between the two: one JSON object each, wishes on standard input, what became
-of tasks on standard output. When standard input ends, however Nextflow ended, what runs is killed. Files are where Nextflow puts them: in its
-work directory, on a file system that all nodes see. Must not know: Nextflow's scripts, its cache, its retries.
+Owns the connection to amfs for one run of Nextflow, and the lines between the two, one JSON object each: wishes on standard input, what
+became of tasks on standard output. When standard input ends, however Nextflow ended, what runs is killed. Files are where Nextflow puts
+them: in its work directory, on a file system that all nodes see. Must not know: Nextflow's scripts, its cache, its retries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOOK_S = 1.0  # how often it is looked which tasks run, while one waits
 READ_BYTES = 1 << 20
 WITHDRAWN = ".amfs.withdrawn"  # in the work directory of a task that must not start any more
 
-#: Runs what Nextflow wrote into the work directory. Its own output goes where Nextflow's local executor has it; what bash says before is told.
+#: Runs what Nextflow wrote into the work directory. Its output goes where Nextflow's local executor has it; what bash says before is told.
 SCRIPT = f"[ ! -e {WITHDRAWN} ] || exit 143; exec /bin/bash .command.run >.command.log 2>&1"
 
 # ── the lines ──────────────────────────────────────────────────────────────────────────────────────
@@ -235,8 +235,8 @@ class Bridge:
             self.jobs.submitted(wish, handle.index)
 
     def _kill(self, key: int) -> None:
-        """One that waits does not start; one that runs on this host is told to end. Nextflow does so when a task has waited too long; at its
-        own end all are killed."""
+        """One that waits does not start; one that runs on this host is told to end. Nextflow does so when a task has waited too long.
+        At its own end all are killed."""
         with self._lock:
             folder, index = self.jobs.folders.get(key), self.jobs.index(key)
         if folder is None:
@@ -274,7 +274,6 @@ class Bridge:
         while not self._closed.wait(LOOK_S):
             if self.session.over:
                 self.tell(Over(self.session.over))
-                os.close(sys.stdout.fileno())
                 return
             if self.jobs.any_waits:
                 tasks = self._at_work()
@@ -315,7 +314,7 @@ def write_line(told: Told) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m amfs.plugs.nextflow", description="Runs tasks of Nextflow; its plugin nf-amfs starts this.")
+    parser = argparse.ArgumentParser(prog="python -m amfs.plugs.nextflow", description="Runs tasks of Nextflow, whose plugin starts this.")
     parser.add_argument("--run", default="run", help="Nextflow's name of its run")
     parser.add_argument("--session", help="session to run in (a name, or the path of a session file); default: this machine alone")
     parser.add_argument("--slots", type=int, help="tasks at a time on this machine, without a session; default: one for each usable CPU")

@@ -39,7 +39,7 @@ public class AmfsExecutor extends Executor implements ExtensionPoint {
     public void register() {
         super.register();
         if (getWorkDir().getFileSystem() != FileSystems.getDefault())
-            throw new AbortOperationException("amfs: the work directory must be a directory that all nodes see, not " + getWorkDir().toUri());
+            throw new AbortOperationException("amfs: the work directory is one that all nodes see, not " + getWorkDir().toUri());
         bridge = Bridge.start(command(settings()), this::signal);
     }
 

@@ -51,7 +51,7 @@ public class AmfsTaskHandler extends TaskHandler {
         setStatus(TaskStatus.SUBMITTED);
     }
 
-    // ── what the bridge tells, in its thread ─────────────────────────────────────────────────────────
+    // ── what the bridge tells, in its thread ──────────────────────────────────────────────────────
 
     void started(long atMs) {
         startedMs = atMs;
@@ -65,7 +65,7 @@ public class AmfsTaskHandler extends TaskHandler {
         lost = why;
     }
 
-    // ── what Nextflow asks, again and again ──────────────────────────────────────────────────────────
+    // ── what Nextflow asks, again and again ───────────────────────────────────────────────────────
 
     @Override
     public boolean checkIfRunning() {

@@ -20,9 +20,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The one process of amfs beside Nextflow (<code>python -m amfs.plugs.nextflow</code>), which lives as long as the run. One JSON object a line:
- * what Nextflow wants goes to its standard input, what became of tasks comes from its standard output. When its standard input ends, however
- * Nextflow ended, it kills what runs and ends too.
+ * The one process of amfs beside Nextflow (<code>python -m amfs.plugs.nextflow</code>), which lives as long as the run. One JSON object
+ * a line: what Nextflow wants goes to its standard input, what became of tasks comes from its standard output. When its standard input
+ * ends, however Nextflow ended, it kills what runs and ends too.
  */
 final class Bridge {
     static final int VERSION = 1; // of the lines; amfs says its own first
@@ -40,7 +40,7 @@ final class Bridge {
     private final Deque<String> complaints = new ArrayDeque<>(); // the last lines of its standard error
     private final Thread complaintsReader;
     private volatile String over; // why no task will run any more
-    private volatile boolean ended; // it will tell nothing more
+    private volatile boolean ended; // it will tell of no task any more
 
     private Bridge(Process process, String runName, Runnable signal) {
         this.process = process;
@@ -139,7 +139,7 @@ final class Bridge {
         }
     }
 
-    // ── what it tells ────────────────────────────────────────────────────────────────────────────────
+    // ── what it tells ─────────────────────────────────────────────────────────────────────────────
 
     private Map<?, ?> next() {
         try {
@@ -192,7 +192,11 @@ final class Bridge {
                 }
                 signal.run();
             }
-            case "over" -> over = String.valueOf(told.get("why"));
+            case "over" -> {
+                over = String.valueOf(told.get("why"));
+                ended = true;
+                loseAll();
+            }
             case "note" -> log.warn("amfs: {}", told.get("why"));
             default -> log.debug("[amfs] not known here: {}", told);
         }
