@@ -75,6 +75,30 @@ def test_200_tasks_in_a_session(tmp_path: Path, session: str) -> None:
     assert f"up to 99: {SUM}" in done.stdout and f"in session {session} (2 nodes)" in done.stdout
 
 
+CHAIN = """
+process first { output: path 'a'; script: "echo 20 > a" }
+process second { input: path a; output: path 'b'; script: "read n < a; echo \\$(( n + 1 )) > b" }
+process third { input: path b; script: "cp b HERE/answer" }
+workflow { first | second | third }
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="no FUSE")
+def test_files_between_the_tasks_stay_in_node_memory(tmp_path: Path, session: str) -> None:
+    write(tmp_path, CHAIN, f"amfs.session = '{session}'\n")
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    command = [sys.executable, "-m", "amfs"]
+    subprocess.run([*command, "mount", str(mount), "--session", session], check=True)
+    try:
+        done = nextflow(tmp_path, "-w", f"{mount}/work")
+        assert done.returncode == 0, done.stdout
+        assert (tmp_path / "answer").read_text() == "21\n"
+        assert len(list(mount.glob("work/*/*/.exitcode"))) == 3
+    finally:
+        subprocess.run([*command, "umount", str(mount)], check=True)
+
+
 FAILING = """
 process good {
     output: path 'made'

@@ -32,7 +32,11 @@ public class AmfsExecutor extends Executor implements ExtensionPoint {
 
     @Override
     protected TaskMonitor createTaskMonitor() {
-        return TaskPollingMonitor.create(getSession(), getName(), QUEUE_SIZE, Duration.of(POLL_INTERVAL));
+        try {
+            return TaskPollingMonitor.create(getSession(), getName(), QUEUE_SIZE, Duration.of(POLL_INTERVAL));
+        } catch (NoSuchMethodError error) {
+            throw new AbortOperationException("amfs: this nf-amfs was made for another Nextflow: " + error.getMessage());
+        }
     }
 
     @Override

@@ -96,6 +96,11 @@ public class AmfsTaskHandler extends TaskHandler {
 
     @Override
     public void kill() {
+        killTask();
+    }
+
+    /** What newer releases of Nextflow ask for, which have a kill of their own. */
+    protected void killTask() {
         if (ended == null)
             bridge.kill(this);
     }
