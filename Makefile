@@ -58,7 +58,7 @@ plug-snakemake: ## run the example of the Snakemake plugin: 200 jobs
 
 plug-nextflow: ## run the example of the Nextflow plugin: 200 tasks (needs Java 17 and Maven, which fetches Nextflow)
 	@plugins/nextflow/build
-	@$(SETUP) plugs
+	@$(SETUP) functions
 	@cd "$$(mktemp -d)" && cp "$(CURDIR)"/plugins/nextflow/example/* . && AMFS_PYTHON="$(abspath $(BIN))/python" "$(CURDIR)/plugins/nextflow/nextflow" run main.nf
 
 plug-parsl plug-joblib plug-dask: ## run the example of the Parsl, joblib or Dask plug
