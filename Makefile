@@ -17,7 +17,7 @@ N      ?= 20
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo scripts swift notebooks test plugs plug-snakemake plug-parsl plug-joblib plug-dask quick lint sim chaos native-asan native-tsan coverage bench states docs man clean
+.PHONY: help setup demo scripts swift notebooks test plugs plug-snakemake plug-nextflow plug-parsl plug-joblib plug-dask quick lint sim chaos native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,15 +45,21 @@ test: ## set everything up and run the test suite
 	@$(SETUP) --system test,dev,examples,dataframes,fs,mpi,notebook
 	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-plugs: ## test the plugs with the tools themselves: Snakemake, Parsl, joblib, Dask
+plugs: ## test the plugs with the tools themselves: Snakemake, Nextflow, Parsl, joblib, Dask
 	@$(SETUP) test,plugs
 	@$(BIN)/pip install -q --no-deps -e plugins/snakemake
+	@plugins/nextflow/build || echo "the tests of the Nextflow plugin are skipped"
 	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/python -m pytest -q plugins/tests -n 0 --timeout 300 -W ignore::pytest.PytestUnraisableExceptionWarning $(ARGS)
 
 plug-snakemake: ## run the example of the Snakemake plugin: 200 jobs
 	@$(SETUP) plugs
 	@$(BIN)/pip install -q --no-deps -e plugins/snakemake
 	@cd "$$(mktemp -d)" && cp "$(CURDIR)/plugins/snakemake/example/Snakefile" . && "$(abspath $(BIN))/snakemake" --executor amfs --jobs 100 && cat "$$PWD/out/report.txt"
+
+plug-nextflow: ## run the example of the Nextflow plugin: 200 tasks (needs Java 17 and Maven, which fetches Nextflow)
+	@plugins/nextflow/build
+	@$(SETUP) functions
+	@cd "$$(mktemp -d)" && cp "$(CURDIR)"/plugins/nextflow/example/* . && AMFS_PYTHON="$(abspath $(BIN))/python" "$(CURDIR)/plugins/nextflow/nextflow" run main.nf
 
 plug-parsl plug-joblib plug-dask: ## run the example of the Parsl, joblib or Dask plug
 	@$(SETUP) plugs

@@ -1,1 +1,2 @@
-"""Executors of other libraries over ours: joblib, Dask and Parsl, each in a module of its own that needs that library."""
+"""Executors of other libraries over ours: joblib, Dask and Parsl, each in a module of its own that needs that library; the process beside
+Nextflow, which needs none."""

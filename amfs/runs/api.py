@@ -438,6 +438,11 @@ class Session:
         """Which nodes hold a file that a task of this session has made."""
         return self._live.locate(name)
 
+    @property
+    def number(self) -> int:
+        """Of its run, as nodes tell it of their tasks at work."""
+        return self._driver.context.run
+
     def nodes(self) -> list[str]:
         """The names of the nodes' hosts, by number of the node."""
         return self._live.nodes()
