@@ -41,6 +41,10 @@ class Storages:
         self._settings = settings
         self._open: dict[tuple[str, str], objects.Objects | systems.System] = {}
 
+    def packed(self) -> bytes:
+        """The settings, for nodes. Raises UsageError."""
+        return self._settings.pack()
+
     def place(self, url: str) -> Place:
         """Raises UsageError, SystemSetupError."""
         try:
