@@ -20,10 +20,11 @@ from amfs.client.verifying import LATE_MAX
 from amfs.engine.spreading import Job, distribute
 from amfs.remote.opening import Storages
 from amfs.vocabulary import fs_requests as q
-from amfs.vocabulary.url_moves import GONE, Secret, UrlEnd, UrlFile
+from amfs.vocabulary.url_moves import GONE, NUMBER, Secret, UrlEnd, UrlFile
 
 PASSES = 3  # over what nodes that died had to do
 _AHEAD = 256  # files that a node knows at a time
+_BROKEN = (errno.EIO, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ESTALE)  # what a node meets while the place of another is taken
 
 Ended = Callable[[int, UrlEnd], None]  # the node, and what became of a file
 
@@ -57,14 +58,14 @@ class UrlMover:
     def run(self, portions: Iterable[Portion]) -> list[UrlFile]:
         """Move all of them; returns those that could not be because nodes died. Raises OSError."""
         left = {portion.file.number: portion for portion in portions}
-        for _ in range(PASSES):
+        for later in reversed(range(PASSES)):
             nodes = [int(usage[0]) for usage in self._files.connection.call(q.Df(), about=(self._files.session,))]
             plan = distribute([Job(number, portion.size, portion.near) for number, portion in left.items()], nodes)
             if not plan:
                 break
             try:
                 with ThreadPoolExecutor(len(plan), "amfs-urls") as threads:
-                    shares = [threads.submit(self._share, node, [job.number for job in jobs], left) for node, jobs in plan.items()]
+                    shares = [threads.submit(self._share, node, [job.number for job in jobs], left, later) for node, jobs in plan.items()]
                     try:
                         undone = [number for share in shares for number in share.result()]
                     except BaseException:
@@ -79,9 +80,9 @@ class UrlMover:
     def _call(self, node: int, files: Sequence[UrlFile], heard: int, *, over: bool = False) -> q.MoveUrls:
         return q.MoveUrls(node, self._name, self._what, self._secret, tuple(files), heard, over)
 
-    def _share(self, node: int, numbers: Sequence[int], portions: Mapping[int, Portion]) -> list[int]:
-        """Have one node do these; returns those that it could not because it has died."""
-        waiting, out, given = deque(numbers), set[int](), list[UrlFile]()
+    def _share(self, node: int, numbers: Sequence[int], portions: Mapping[int, Portion], later: int) -> list[int]:
+        """Have one node do these; returns those that it could not because it, or another, has died. ``later``: passes that are left."""
+        waiting, out, given, again = deque(numbers), set[int](), list[UrlFile](), list[int]()
         heard = moved = late = 0
         while (waiting or out) and not self._stopped:
             while waiting and len(out) < _AHEAD:
@@ -95,7 +96,7 @@ class UrlMover:
                 answer = self._files.connection.call(self._call(node, given, heard))
             except OSError as error:
                 if error.errno == errno.EHOSTDOWN:
-                    return [*out, *waiting]
+                    return [*again, *out, *waiting]
                 if error.errno != errno.ETIMEDOUT or late >= LATE_MAX:
                     raise
                 late += 1
@@ -111,8 +112,11 @@ class UrlMover:
                 for end in answer.ends:
                     if end.number in out:
                         out.discard(end.number)
-                        self._take(node, portions[end.number].file, end)
-        return []
+                        if later and end.kind == NUMBER and end.error in _BROKEN:
+                            again.append(end.number)
+                        else:
+                            self._take(node, portions[end.number].file, end)
+        return again
 
     def _take(self, node: int, file: UrlFile, end: UrlEnd) -> None:
         """A storage that is gone is told once."""

@@ -155,7 +155,7 @@ class Objects:
         try:
             fetch_one(0)  # tells whether there are ranges
         except RemoteError as error:
-            if error.kind is Kind.OTHER and "partial" in str(error.strerror).lower():
+            if error.kind is Kind.UNSUPPORTED:
                 return False
             raise
         with ThreadPoolExecutor(_AT_ONCE, "amfs-ranges") as pool:
@@ -221,6 +221,8 @@ class Objects:
         kind = Kind.OTHER
         if code == "NoSuchBucket":
             kind, words = Kind.NO_PLACE, ""
+        elif isinstance(error, exceptions.NotSupportedError) or "non-partial response" in text:
+            kind, words = Kind.UNSUPPORTED, _first_line(error)
         elif isinstance(error, exceptions.InvalidPathError):
             kind, words = Kind.UNSUPPORTED, _first_line(error)
         elif isinstance(error, (FileNotFoundError, exceptions.NotFoundError)) or status == 404:
