@@ -148,6 +148,9 @@ def _load_by_nodes(
             work.fail(wanted[file.number].inside, "the nodes that were to copy it died")
         if not mover.died:
             break
+        for directory in {one.inside.rpartition(b"/")[0] or b"/" for one in wanted}:
+            names = [name for name in files.listdir(directory) if name.startswith(b".amfs-load-%s-" % mover.name.encode())]
+            files.call_many([Call(q.UnlinkPath(join(directory, name))) for name in names])
         left = _lost(files, work, wanted)  # what had come to a node that has died since
         mover.died = False
     for one in markers:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,9 @@ from amfs.vocabulary.url_moves import GONE, NUMBER, Secret, UrlEnd, UrlFile
 
 PASSES = 3  # over what nodes that died had to do
 _AHEAD = 256  # files that a node knows at a time
-_BROKEN = (errno.EIO, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ESTALE)  # what a node meets while the place of another is taken
+_PAUSE_S = 1.0  # after which the place of a node that died is mostly taken
+#: What a node meets while the place of another is taken. (A rename that is done again there finds nothing: ENOENT.)
+_BROKEN = (errno.EIO, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ESTALE, errno.ENOENT)
 
 Ended = Callable[[int, UrlEnd], None]  # the node, and what became of a file
 
@@ -47,7 +50,7 @@ class UrlMover:
         self._files = files
         self._what = what
         self._secret = Secret(storages.packed(), tuple(sources))
-        self._name = os.urandom(8).hex()
+        self.name = os.urandom(8).hex()
         self._ended = ended
         self._moved = moved
         self._lock = threading.Lock()
@@ -59,6 +62,8 @@ class UrlMover:
         """Move all of them; returns those that could not be because nodes died. Raises OSError."""
         left = {portion.file.number: portion for portion in portions}
         for later in reversed(range(PASSES)):
+            if later < PASSES - 1 and left:
+                time.sleep(_PAUSE_S)
             nodes = [int(usage[0]) for usage in self._files.connection.call(q.Df(), about=(self._files.session,))]
             plan = distribute([Job(number, portion.size, portion.near) for number, portion in left.items()], nodes)
             if not plan:
@@ -78,7 +83,7 @@ class UrlMover:
         return [portion.file for portion in left.values()]
 
     def _call(self, node: int, files: Sequence[UrlFile], heard: int, *, over: bool = False) -> q.MoveUrls:
-        return q.MoveUrls(node, self._name, self._what, self._secret, tuple(files), heard, over)
+        return q.MoveUrls(node, self.name, self._what, self._secret, tuple(files), heard, over)
 
     def _share(self, node: int, numbers: Sequence[int], portions: Mapping[int, Portion], later: int) -> list[int]:
         """Have one node do these; returns those that it could not because it, or another, has died. ``later``: passes that are left."""

@@ -221,9 +221,7 @@ class Objects:
         kind = Kind.OTHER
         if code == "NoSuchBucket":
             kind, words = Kind.NO_PLACE, ""
-        elif isinstance(error, exceptions.NotSupportedError) or "non-partial response" in text:
-            kind, words = Kind.UNSUPPORTED, _first_line(error)
-        elif isinstance(error, exceptions.InvalidPathError):
+        elif isinstance(error, (exceptions.NotSupportedError, exceptions.InvalidPathError)) or "non-partial response" in text:
             kind, words = Kind.UNSUPPORTED, _first_line(error)
         elif isinstance(error, (FileNotFoundError, exceptions.NotFoundError)) or status == 404:
             kind, words = Kind.MISSING, ""

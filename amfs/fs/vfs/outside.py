@@ -95,9 +95,9 @@ class Outside:
         theirs, _ = yield from work(w.DigestOutside(path))
         return not isinstance(mine, int) and mine[1] == theirs
 
-    def take_in(self, caller: Caller, scratch: bytes, path: bytes, mode: int) -> Operation[None]:
-        """A scratch file becomes the file at ``path``, which until then stays as it was."""
-        temporary = path.rpartition(b"/")[0] + b"/.amfs-load-%d-%x" % (self._members.node, self._calls.number())
+    def take_in(self, caller: Caller, scratch: bytes, path: bytes, mode: int, mark: bytes = b"") -> Operation[None]:
+        """A scratch file becomes the file at ``path``, which until then stays as it was. ``mark``: in the name that it has until then."""
+        temporary = path.rpartition(b"/")[0] + b"/.amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
         handle, attr = yield from self._handles.open(caller, temporary, O_WRONLY | O_CREAT | O_EXCL, mode)
         here = self._handles.is_local(handle)
         yield from self._handles.fill(caller, handle, temporary, w.Adopt(handle, scratch, attr.ino) if here else w.Pour(handle, scratch))

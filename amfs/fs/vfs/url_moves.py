@@ -126,7 +126,7 @@ class UrlMoves:
                 if end.kind or move.over or (there is not None and (yield from self._has(there, end.digest))):
                     self._calls.order(w.DropScratch(scratch))
                     return end._replace(same=not end.kind)
-                yield from self._outside.take_in(caller, scratch, file.path, file.mode)
+                yield from self._outside.take_in(caller, scratch, file.path, file.mode, move.name.encode(errors="surrogateescape") + b"-")
             except OSError:
                 self._calls.order(w.DropScratch(scratch))
                 raise
@@ -139,7 +139,7 @@ class UrlMoves:
         try:
             attr = yield from self._paths.walk(file.path, True)
         except OSError as error:
-            if error.errno != errno.ENOENT:
+            if error.errno not in (errno.ENOENT, errno.EIO):  # EIO: it may be a name that was lost with nodes, which is replaced
                 raise
             return None
         if stat.S_ISDIR(attr.mode):
