@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from hashlib import md5
 from typing import NamedTuple
@@ -38,6 +39,7 @@ from amfs.operations.url_moves import PASSES, Portion, UrlMover
 from amfs.remote.opening import Matched, Storages
 from amfs.remote.place import Found, Kind, Remote, RemoteError
 from amfs.remote.transfers import GoneError, Transfers
+from amfs.remote.uploads import OLD_S, older
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary.attr import LOST, Attr
 from amfs.vocabulary.url_moves import DUMP, GONE, LOAD, NUMBER, UrlEnd, UrlFile
@@ -265,8 +267,6 @@ def _digest_of(descriptor: int) -> tuple[int, bytes]:
 
 
 def _now() -> int:
-    import time
-
     return time.time_ns()
 
 
@@ -322,6 +322,8 @@ def dump_urls(
     there = _first_listing(place.remote, place.key, transfers)
     items = inside_items(files, sources, place.key, {}, place.remote.is_directory(place.key))
     sizes = {found.key: found for found in there}
+    if url.startswith(("s3:", "s3a:")):
+        _remove_parts(storages, url, place.key, {item.outside for item in items})
     if way != CLIENT:
         _dump_by_nodes(files, work, storages, place.remote, url, items, sizes)
         return work.result(NODES)
@@ -332,6 +334,15 @@ def dump_urls(
         else:
             work.done(item[0].size, done)
     return work.result(CLIENT)
+
+
+def _remove_parts(storages: Storages, url: str, prefix: str, keys: set[str]) -> None:
+    """What dumps of these keys have left that were killed. A storage that tells nothing of them is no fault."""
+    with suppress(RemoteError):
+        uploads = storages.uploads(url)
+        for one in older(uploads.list(prefix), time.time(), OLD_S):
+            if one.key in keys:
+                uploads.remove(one)
 
 
 def _dump_by_nodes(

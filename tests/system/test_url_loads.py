@@ -25,6 +25,7 @@ from amfs.remote import objects
 from amfs.remote.opening import Storages
 from amfs.remote.place import Kind, RemoteError
 from amfs.remote.settings import Settings
+from amfs.remote.uploads import Upload, older
 
 NODES = 3
 END_S = 60.0
@@ -191,9 +192,42 @@ def test_a_large_object_comes_from_a_server_without_ranges(tmp_path: Path) -> No
     content = os.urandom(1 << 20) * 64
     (tmp_path / "large").write_bytes(content)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path))) as server:
-        server.handle_error = lambda request, address: None  # type: ignore[method-assign]  # it is hung up on
+        server.handle_error = lambda request, address: None  # type: ignore[method-assign, assignment]  # it is hung up on
         threading.Thread(target=server.serve_forever).start()
         try:
             assert fetched(f"http://127.0.0.1:{server.server_address[1]}/large", tmp_path) == content
         finally:
             server.shutdown()
+
+
+def unfinished(s3: S3, bucket: str, key: str) -> str:
+    """Begin to upload in parts, and go away."""
+    number = s3.client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
+    s3.client.upload_part(Bucket=bucket, Key=key, UploadId=number, PartNumber=1, Body=b"x" * 1000)
+    return str(number)
+
+
+def left(s3: S3, bucket: str) -> list[str]:
+    return [one["Key"] for one in s3.client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
+
+
+def test_parts_of_unfinished_uploads_are_removed(s3: S3, files: Files) -> None:
+    keys = ["run/a+b ü", "run/x", "other"]
+    s3.put("parts", {"run/there": b"there"})
+    for key in keys:
+        unfinished(s3, "parts", key)
+    done = amfs("scrub", "--remote", "s3://parts/run/")
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.splitlines()[-1] == "2 unfinished uploads removed", done
+    assert left(s3, "parts") == ["other"] and s3.keys("parts") == ["run/there"]
+    files.write_bytes("/parts", b"content")
+    assert amfs("dump", "amfs:/parts", "s3://parts/other").returncode == 0  # its own are removed by a dump
+    assert left(s3, "parts") == [] and s3.content("parts", "other") == b"content"
+    done = amfs("scrub", "--remote", "s3://nowhere/")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "no such bucket" in done.stderr
+    done = amfs("scrub", "--remote", "https://example.org/")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "only S3 tells" in done.stderr
+
+
+def test_only_old_uploads_are_removed() -> None:
+    found = [Upload("old", "1", 1000.0), Upload("new", "2", 1990.0)]
+    assert older(found, 2000.0, 60.0) == found[:1] and older(found, 2000.0, 0.0) == found
