@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +113,13 @@ def measure(bucket: str, *, count: int, mib: int, nodes: int, repeat: int, say: 
             for turn in range(repeat):
                 say(f"turn {turn + 1} of {repeat}")
                 pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-                    "dump-small": (lambda turn=turn: dump(files, "/small", f"{ours}/a-small-{turn}"),
-                                   lambda turn=turn: raw.put_all(f"{top}/r-small-{turn}", count)),
-                    "load-small": (lambda turn=turn: load(files, f"{ours}/small", f"/small-{turn}"), lambda: raw.get_all(f"{top}/small")),
-                    "dump-large": (lambda turn=turn: dump(files, "/large", f"{ours}/a-large-{turn}"),
-                                   lambda turn=turn: raw.put_large(f"{top}/r-large-{turn}")),
-                    "load-large": (lambda turn=turn: load(files, f"{ours}/large", f"/large-{turn}"),
-                                   lambda: raw.get_large(f"{top}/large", mib * _MIB)),
+                    "dump-small": (partial(dump, files, "/small", f"{ours}/a-small-{turn}"),
+                                   partial(raw.put_all, f"{top}/r-small-{turn}", count)),
+                    "load-small": (partial(load, files, f"{ours}/small", f"/small-{turn}"), partial(raw.get_all, f"{top}/small")),
+                    "dump-large": (partial(dump, files, "/large", f"{ours}/a-large-{turn}"),
+                                   partial(raw.put_large, f"{top}/r-large-{turn}")),
+                    "load-large": (partial(load, files, f"{ours}/large", f"/large-{turn}"),
+                                   partial(raw.get_large, f"{top}/large", mib * _MIB)),
                 }  # fmt: skip
                 if not turn:
                     raw.put_all(f"{top}/small", count)

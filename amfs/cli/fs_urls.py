@@ -1,4 +1,4 @@
-"""``amfs ls``, ``cat``, ``put``, ``get``, ``scrub`` and ``diff`` with URLs. Owns what they print; ``remote`` and ``operations`` do the work."""
+"""``amfs ls``, ``cat``, ``put``, ``get`` and ``scrub`` with URLs. Owns what they print; ``remote`` and ``operations`` do the work."""
 
 from __future__ import annotations
 

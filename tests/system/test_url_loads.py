@@ -231,3 +231,17 @@ def test_parts_of_unfinished_uploads_are_removed(s3: S3, files: Files) -> None:
 def test_only_old_uploads_are_removed() -> None:
     found = [Upload("old", "1", 1000.0), Upload("new", "2", 1990.0)]
     assert older(found, 2000.0, 60.0) == found[:1] and older(found, 2000.0, 0.0) == found
+
+
+def test_diff_takes_urls(s3: S3, files: Files) -> None:
+    s3.put("diff", {"a/one": b"1", "a/two": b"22", "a/mark/": b"", "b/x": b"22", "b/y": b"1", "c/x": b"23", "c/y": b"1"})
+    files.makedirs("/diff")
+    files.write_bytes("/diff/1", b"22")
+    files.write_bytes("/diff/2", b"1")
+    for first, second in (("s3://diff/a", "amfs:/diff"), ("amfs:/diff", "s3://diff/b/"), ("s3://diff/a", "s3://diff/b")):
+        done = amfs("diff", first, second)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+    done = amfs("diff", "amfs:/diff", "s3://diff/c")
+    assert (done.returncode, done.stdout) == (1, "< /diff/1\n> s3://diff/c/x\n"), done
+    done = amfs("diff", "amfs:/diff", "s3://diff/none")
+    assert done.returncode == 2 and done.stderr == "amfs: diff: s3://diff/none: no such object\n", done.stderr
