@@ -16,6 +16,7 @@ COMMANDS = {
     "envelope": ("benchmarks.commands.files", "File operations of mounts beside tmpfs and a disk."),
     "filecopy": ("benchmarks.commands.files", "One task writes, one reads: placement of data and of tasks."),
     "storage": ("benchmarks.commands.files", "Many files in directories and at URLs."),
+    "urls": ("benchmarks.commands.urls", "Load and dump of a bucket beside obstore alone."),
     "striping": ("benchmarks.commands.files", "How evenly whole files and stripes fill the nodes."),
     "hashing": ("benchmarks.commands.files", "How evenly unequal nodes share the partitions, beside other hashes, and what moves."),
     "spill": ("benchmarks.commands.spill", "Files that are several times the memory limit, beside a disk."),

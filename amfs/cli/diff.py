@@ -13,20 +13,22 @@ TROUBLE = 2
 @click.argument("first")
 @click.argument("second")
 @click.option("-q", "--quiet", is_flag=True, help="Only the exit status.")
+@click.option("--storage", metavar="FILE", help="How storages of URLs are reached, as for amfs load.")
 @output_option
 @session_option
-def diff(first: str, second: str, quiet: bool, form: str, session: str | None) -> int:
+def diff(first: str, second: str, quiet: bool, storage: str | None, form: str, session: str | None) -> int:
     """Compare the contents of the files at and below FIRST and SECOND, whatever their names.
 
     The files must have the same contents, equally often. What one side has beyond the other is listed, with < for FIRST and > for SECOND.
-    The nodes that hold the files take their digests; no content moves. Exit status: 0 the same, 1 different, 2 trouble.
+    The nodes that hold the files take their digests; no content moves. FIRST and SECOND may be URLs: the nodes read
+    the objects. Exit status: 0 the same, 1 different, 2 trouble.
     """
     from amfs.operations.differences import diff as work_of
 
     with Work("diff", session) as work:
-        one, other = work.path(first), work.path(second)
+        one, other = (place if "://" in place and not work.is_inside(place) else work.path(place) for place in (first, second))
         try:
-            found = work_of(work.files, one, other)
+            found = work_of(work.files, one, other, storage=storage)
         except OSError as error:
             work.report_error(error, status=TROUBLE)
             return work.status

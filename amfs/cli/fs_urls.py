@@ -1,4 +1,4 @@
-"""``amfs ls``, ``cat``, ``put`` and ``get`` of storage at URLs. Owns what they print; ``remote`` and ``operations.loading`` do the work."""
+"""``amfs ls``, ``cat``, ``put``, ``get`` and ``scrub`` with URLs. Owns what they print; ``remote`` and ``operations`` do the work."""
 
 from __future__ import annotations
 
@@ -72,3 +72,29 @@ def ls(work: Work, urls: Sequence[str], long: bool, form: str) -> int:
 
 def _matching(storages: Storages, url: str) -> list[Matched]:
     return Transfers(1).patiently(lambda: storages.matching(url))
+
+
+def scrub(work: Work, url: str, older_s: float, storage: str | None, form: str) -> int:
+    """Remove unfinished uploads."""
+    from amfs.remote.uploads import older
+
+    storages = Storages(load_settings(storage))
+    top, _, prefix = url.partition("://")[2].partition("/")
+    try:
+        uploads = storages.uploads(url)
+        found = uploads.list(prefix)
+        old = older(found, time.time(), older_s)
+        for one in old:
+            uploads.remove(one)
+    except RemoteError as error:
+        work.report_error(error, status=2)
+        return work.status
+    names = [f"{url.partition('://')[0]}://{top}/{one.key}" for one in old]
+    if form == "json":
+        print_json({"removed": names, "left": len(found) - len(old)})
+    elif form == "text":
+        for name in names:
+            print(name)
+        left = f", {len(found) - len(old)} left that began later" if len(found) > len(old) else ""
+        print(f"{len(old)} unfinished uploads removed{left}")
+    return 0

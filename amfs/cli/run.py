@@ -27,7 +27,7 @@ _MOMENT_S = 1.0
 
 #: The options as ``--help`` lists them; a test looks that each stands in one group.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Tasks and inputs": ("format_", "shell", "strict", "config", "files", "directory", "shared_inputs", "storage"),
+    "Tasks and inputs": ("format_", "shell", "strict", "config", "files", "catalog", "directory", "shared_inputs", "storage"),
     "Where it runs": ("slots", "memory", "session", "local", "placement", "detach"),
     "On a cluster": ("on", "hosts", "at", "nodes", "time_", "wait", "on_options"),
     "Failures and resuming": ("retries", "fail_fast", "keep_sandbox", "resume", "journal", "no_journal"),
@@ -131,6 +131,7 @@ class _Run(Grouped):
     help="Of a Swift script: swift.conf, properties, tc.data, sites.xml. Repeatable. Entries without a meaning here are named and ignored.",
 )
 @click.option("--files", type=click.Path(), help="A file list that goes with the task list.")
+@click.option("--catalog", type=click.Path(), help="Where inputs are: lines NAME PLACE; a place is a URL or a path.")
 @click.option("-j", "--slots", type=click.IntRange(1), help="Tasks at a time on this machine (without a session). Default: one per CPU.")
 @click.option("--memory", default="0", help="Memory for tasks that state theirs, such as 16G. Default: not accounted.")
 @click.option("--session", shell_complete=session_names, help="Run in this session. Default: the newest live one, if any.")
@@ -239,6 +240,8 @@ def _run(file: str, arguments: tuple[str, ...], given: dict[str, Any]) -> int:
                 raise UsageError("--shell is for lists of command lines, and this is a script")
             if given["files"] is not None:
                 raise UsageError("--files is for task lists, and this is a script")
+            if given["catalog"]:
+                raise UsageError("--catalog is for lists of tasks, and this is a script, which maps its files itself")
             driver: Driver = ScriptDriver(file, options, progress, script, arguments, given, stream)
         else:
             if given["config"]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from amfs.errors import AmfsError, Fault, Telling, WorkflowError, told
+from amfs.errors import AmfsError, Fault, Telling, UsageError, WorkflowError, told
 from amfs.vocabulary.states import Outcome
 
 _NO_SPACE = os.strerror(errno.ENOSPC).encode()
@@ -190,7 +190,17 @@ class Driver:
     def _read(self, source: Any) -> Loaded:
         from amfs.translate.detect import read
 
-        return read(source, format=self.format, files=self.files, strict=self.given["strict"], shell=self.given["shell"])
+        loaded = read(source, format=self.format, files=self.files, strict=self.given["strict"], shell=self.given["shell"])
+        if catalog := self.given.get("catalog"):
+            from amfs.translate.catalog import read_catalog
+
+            try:
+                found = read_catalog(catalog)
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"{catalog}: {getattr(error, 'strerror', None) or error}") from None
+            loaded.faults.extend(found.all_faults())
+            loaded.workflow.paths.update(found.paths)
+        return loaded
 
     def _replay(self, workflow: Workflow, place: FilesPlace) -> tuple[Workflow, Plan]:
         from amfs.cli.synthetic import make_given
@@ -208,7 +218,7 @@ class Driver:
         """Is what a pipe brings a document, or to be replayed? Then it must be read to its end before anything can run."""
         from amfs.translate.detect import DOCUMENTS, peek
 
-        if self.given["synthetic"] or self.format in DOCUMENTS:
+        if self.given["synthetic"] or self.given.get("catalog") or self.format in DOCUMENTS:
             return True
         if self.format != "auto" or (self.file == "-" and sys.stdin.isatty()):
             return False

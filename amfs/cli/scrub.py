@@ -14,9 +14,15 @@ TROUBLE = 2
 @click.option("--rate", metavar="SIZE", default="", help="Bytes of files in a second, such as 100M (default: as fast as it goes).")
 @click.option("--accept-lost-names", "accept", is_flag=True, help="Names that were lost with their nodes count as never there.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the exit status.")
+@click.option("--remote", metavar="URL", default="", help="Remove parts of unfinished uploads whose keys begin like that instead.")
+@click.option("--older", type=click.FloatRange(min=0), default=24, show_default=True, metavar="HOURS", help="Those that began so long ago.")
+@click.option("--storage", metavar="FILE", help="How the storage of --remote is reached, as for amfs load.")
 @output_option
 @session_option
-def scrub(path: str | None, rate: str, accept: bool, quiet: bool, form: str, session: str | None) -> int:
+def scrub(
+    path: str | None, rate: str, accept: bool, quiet: bool, remote: str, older: float, storage: str | None, form: str,
+    session: str | None,
+) -> int:  # fmt: skip
     """Look whether the content of files is what was written, at and below PATH; without PATH everywhere, files of runs too.
 
     Each node compares its copies with their digests. It drops what is damaged: another copy is used, or the task that made the file runs
@@ -24,6 +30,9 @@ def scrub(path: str | None, rate: str, accept: bool, quiet: bool, form: str, ses
 
     If nodes died that had all records of some names, nobody knows these names any more: a name that is not there may be one of them, so to
     look for it is an error. --accept-lost-names ends that. Look first at what is missing.
+
+    A dump to a bucket of S3 that is killed may leave parts that nobody sees and that are paid for. --remote s3://BUCKET/PREFIX removes
+    them. S3 does not say who began an upload, so one that is still at work after --older hours goes, too.
     """
     from amfs.operations.scrubbing import Bad
     from amfs.operations.scrubbing import scrub as work_of
@@ -35,6 +44,10 @@ def scrub(path: str | None, rate: str, accept: bool, quiet: bool, form: str, ses
             line(name_text(encoded(bad.path)) + encoded(f"  {where}{bad.done}"))
 
     with Work("scrub", session) as work:
+        if remote:
+            from amfs.cli import fs_urls
+
+            return fs_urls.scrub(work, remote, older * 3600, storage, "quiet" if quiet else form)
         bytes_in_a_second = _rate_of(rate)
         try:
             names_lost = int(work.files.getxattr("/", LOSSES))

@@ -38,7 +38,7 @@ _REST_S = 0.1  # without calls; then the keeper takes over
 REPEATABLE = frozenset((
     q.Walk, q.ListPath, q.ReadlinkPath, q.GetXattrPath, q.ListXattrPath, q.GetRank, q.Locate, q.Df, q.Du,
     q.Export, q.Statfs, q.Scratch, q.Where, q.Bring, q.Spare, q.Digests, q.Check, q.CheckStore,
-    q.SeenOutside, q.Load, q.Dump,
+    q.SeenOutside, q.Load, q.Dump, q.MoveUrls,
 ))  # fmt: skip
 
 T = TypeVar("T")

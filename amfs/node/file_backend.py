@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from amfs._native import Io, IoHandle, Meta
 from amfs.config import MemoryLimits
@@ -25,7 +25,9 @@ from amfs.host.extents import Handle, next_data
 from amfs.host.trees import make_directories
 from amfs.node import bulk
 from amfs.node.account import Account
+from amfs.node.file_neighbours import Address, Caches
 from amfs.node.store import mode_left, room
+from amfs.node.url_works import UrlWorks
 from amfs.node.watchdog import since
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary.attr import LOCAL, REMOTE, Facts, Opened, stripe_of
@@ -59,22 +61,6 @@ DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED, DAMAGED = range(6)  # kinds of 
 _MAY_LINK = os.geteuid() == 0
 #: What went wrong where a file was to be written, not where it came from.
 _OWN_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS)
-
-class Address(NamedTuple):
-    """Where a member is reached for data."""
-
-    host: str
-    port: int
-    incarnation: int
-
-
-class Caches(Protocol):
-    """The kernel caches of this node's mounts."""
-
-    def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None, gone: int = 0) -> Any: ...
-    def await_forgotten(self, begun: Any) -> None: ...
-    def open_count(self, ino: int) -> tuple[int, int]: ...
-    def keep(self, ino: int) -> bool: ...
 
 
 class FileBackend:
@@ -126,6 +112,7 @@ class FileBackend:
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.urls = UrlWorks(self._finish, self._reading, self.path, self._check, self._scratch)
         self._begin = self._works()
 
     def fds(self) -> list[int]:
@@ -148,6 +135,7 @@ class FileBackend:
                 w.CountUses.by(lambda o: self.uses(o.ino)), w.RoomMade.by(lambda o: self.io.room_made(o.serial, o.freed)),
                 w.End.by(lambda o: self.io.end(o.ino)), w.EndRecorded.by(lambda o: self.io.end_recorded(o.ino)),
                 w.Lose.by(lambda o: self.io.lose(o.partitions, o.losses_seen, o.copies)), w.IsLost.by(lambda o: self.io.lost(o.ino)),
+                *self.urls.at_once(),
             )),
             (pool, (
                 w.LiveFacts.by(self.live), w.DropStripes.by(lambda o: self.io.stripes_delete(o.ino)), w.Truncate.by(self.truncate),
@@ -180,6 +168,7 @@ class FileBackend:
             w.PushStripe: lambda serial, o: self.io.push_stripe(serial, o.ino, o.index, o.node),
             w.Invalidate: self.invalidate,
             w.AwaitBackup: lambda serial, o: self.io.await_backups(serial, o.ticket),
+            **self.urls.long(),
         }
         return works | {kind: (self._ended_by_io(begin), lambda o: None) for kind, begin in by_io.items()}
 
@@ -595,5 +584,6 @@ class FileBackend:
         """End the threads; handles are closed."""
         for threads in (self._threads, self._evicting, self._bulk, self._caches):
             threads.shutdown(wait=False, cancel_futures=True)
+        self.urls.stop()
         self.io.stop()
         os.close(self._wake)

@@ -20,7 +20,8 @@ from amfs.net.addresses import loopback
 from amfs.net.records import NodeConfig
 from amfs.net.transport import Transport
 from amfs.node.core import NodeCore
-from amfs.node.file_backend import Address, FileBackend
+from amfs.node.file_backend import FileBackend
+from amfs.node.file_neighbours import Address
 from amfs.node.loop import Loop
 from amfs.node.mounts import Mounts
 from amfs.node.node_io import NodeIO

@@ -36,6 +36,7 @@ from amfs.operations.loading_common import (
     digests,
     inside_items,
     mode_of_directory,
+    with_places,
 )
 from amfs.operations.loading_urls import dump_urls, load_urls
 from amfs.remote import settings
@@ -70,7 +71,7 @@ def load(
     if any(map(is_url, given)):
         if not all(map(is_url, given)):
             raise UsageError("load: URLs and local files go by commands of their own")
-        return load_urls(files, given, target, Storages(settings.load(storage)), progress=progress)
+        return load_urls(files, given, target, Storages(settings.load(storage)), way=way, progress=progress)
     work = Work(progress)
     directories: dict[bytes, int] = {}
     items = _local_items(work, files, given, os.fspath(target), directories)
@@ -185,7 +186,7 @@ def dump(
     _check_way(way)
     given = [clean(source) for source in ([sources] if isinstance(sources, (str, bytes, os.PathLike)) else sources)]
     if is_url(target):
-        return dump_urls(files, given, target, Storages(settings.load(storage)), progress=progress)
+        return dump_urls(files, given, target, Storages(settings.load(storage)), way=way, progress=progress)
     work = Work(progress)
     directories: dict[str, int] = {}
     items = inside_items(files, given, target, directories, os.path.isdir(target))
@@ -285,7 +286,7 @@ def _by_nodes(files: Files, work: Work, items: Sequence[Item], op: str, order: O
     """Every node its share, all at the same time; what a node that dies has not done, others do."""
     left = list(range(len(items)))
     if op == "dump":
-        items = _with_places(files, items)
+        items = with_places(files, items)
     for _ in range(PASSES):
         nodes = [int(usage[0]) for usage in files.connection.call(q.Df(), about=(files.session,))]
         plan = distribute([Job(at, items[at].size, items[at].near) for at in left], nodes)
@@ -323,10 +324,3 @@ def _share(files: Files, work: Work, items: Sequence[Item], op: str, order: Orde
                 else:
                     work.done(value[0], bool(value[1]))
     return left
-
-
-def _with_places(files: Files, items: Sequence[Item]) -> list[Item]:
-    from amfs.client.selected import places
-
-    held = places(files.connection, [item.inside for item in items])
-    return [item._replace(near=nodes) for item, nodes in zip(items, held, strict=True)]

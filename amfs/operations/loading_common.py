@@ -12,7 +12,7 @@ from typing import NamedTuple
 from amfs.client import verifying
 from amfs.client.connection import failure
 from amfs.client.files import Files
-from amfs.client.selected import CLOSING_S, files_at
+from amfs.client.selected import CLOSING_S, files_at, places
 from amfs.client.tree import has_magic, walk
 from amfs.host.umask import umask
 
@@ -56,12 +56,18 @@ class Work:
         self.began = time.monotonic()
         self._progress = progress
 
-    def done(self, size: int, same: bool) -> None:
+    def moved(self, size: int) -> None:
+        """Bytes of a file that is not done yet."""
+        if self._progress is not None:
+            self._progress(size)
+
+    def done(self, size: int, same: bool, told: bool = False) -> None:
+        """``told``: its bytes were, by ``moved``."""
         self.files += not same
         self.same += same
         self.bytes += 0 if same else size
-        if self._progress is not None:
-            self._progress(size)
+        if not told:
+            self.moved(size)
 
     def fail(self, name: str | bytes, why: OSError | str | int) -> None:
         words = os.strerror(why) if isinstance(why, int) else why if isinstance(why, str) else why.strerror or str(why)
@@ -70,6 +76,11 @@ class Work:
 
     def result(self, way: str) -> Transferred:
         return Transferred(self.failed, self.files, self.same, self.bytes, time.monotonic() - self.began, way)
+
+
+def with_places(files: Files, items: Sequence[Item]) -> list[Item]:
+    held = places(files.connection, [item.inside for item in items])
+    return [item._replace(near=nodes) for item, nodes in zip(items, held, strict=True)]
 
 
 def digest_at(files: Files, path: bytes) -> tuple[int, bytes] | None:

@@ -1,14 +1,16 @@
-"""Load from, and dump to, storage at URLs: through this process, many objects at once.
+"""Load from, and dump to, storage at URLs: by all nodes, or through this process.
 
-Owns how objects become files of the session and the other way round. Small ones go in batches; a large one goes piece by piece.
+Owns which objects become which files of the session and the other way round. Through this process small ones go in batches, and a large
+one goes piece by piece.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from hashlib import md5
 from typing import NamedTuple
@@ -21,11 +23,26 @@ from amfs.client.verifying import drop_damaged
 from amfs.errors import UsageError
 from amfs.host.digests import Digest
 from amfs.host.umask import umask
-from amfs.operations.loading_common import CLIENT, Item, Progress, Transferred, Work, digest_at, digests, inside_items
+from amfs.operations.loading_common import (
+    CLIENT,
+    NODES,
+    Item,
+    Progress,
+    Transferred,
+    Work,
+    digest_at,
+    digests,
+    inside_items,
+    with_places,
+)
+from amfs.operations.url_moves import PASSES, Portion, UrlMover
 from amfs.remote.opening import Matched, Storages
 from amfs.remote.place import Found, Kind, Remote, RemoteError
 from amfs.remote.transfers import GoneError, Transfers
+from amfs.remote.uploads import OLD_S, older
 from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import LOST, Attr
+from amfs.vocabulary.url_moves import DUMP, GONE, LOAD, NUMBER, UrlEnd, UrlFile
 
 _PIECE = 4 << 20
 _IN_MEMORY_MAX = 64 << 20  # a larger object is written into the session as it comes
@@ -39,19 +56,20 @@ class _Wanted(NamedTuple):
     remote: Remote
     found: Found
     inside: bytes
+    source: int  # which of the URLs that were given named it
 
 
 def load_urls(
-    files: Files, sources: Sequence[str], target: StrPath, storages: Storages, *, progress: Progress | None = None
+    files: Files, sources: Sequence[str], target: StrPath, storages: Storages, *, way: str, progress: Progress | None = None
 ) -> Transferred:
-    """As ``loading.load``."""
+    """As ``loading.load``; "auto" is by the nodes."""
     work = Work(progress)
     transfers = Transfers(min(storages.place(source).remote.at_once for source in sources))
     wanted: list[_Wanted] = []
     directories: set[bytes] = set()
     to = clean(target)
     into = len(sources) > 1 or os.fsencode(os.fspath(target)).endswith(b"/") or files.isdir(to)
-    for source in sources:
+    for number, source in enumerate(sources):
         remote, key = storages.place(source)
         matched = _first(partial(storages.matching, source), transfers)
         alone = [one.found.key for one in matched] == [key]  # else it names a directory, or is a pattern
@@ -60,10 +78,13 @@ def load_urls(
             if one.name.endswith("/") or not one.name:
                 directories.add(inside if one.name else to)
             else:
-                wanted.append(_Wanted(remote, one.found, inside))
+                wanted.append(_Wanted(remote, one.found, inside, number))
     directories |= {one.inside.rpartition(b"/")[0] or b"/" for one in wanted}
     for directory in sorted(directories):
         files.makedirs(directory, exist_ok=True)
+    if way != CLIENT:
+        _load_by_nodes(files, work, storages, sources, wanted, transfers)
+        return work.result(NODES)
     _load_small(files, work, transfers, [each for each in wanted if each.found.size <= _IN_MEMORY_MAX])
     for each in wanted:
         if each.found.size > _IN_MEMORY_MAX:
@@ -91,7 +112,67 @@ def _failed(work: Work, url: str, error: OSError, gone: bool) -> bool:
     return True
 
 
+def _tell(work: Work, url: str, inside: bytes, node: int, end: UrlEnd) -> None:
+    """What became of a file that a node had to move."""
+    if end.kind == GONE:
+        work.fail(url, f"{end.words} from node {node} any more; say it again to go on, or --by client")
+    elif end.kind == NUMBER:
+        work.fail(inside, end.error)
+    elif end.kind:
+        work.fail(url, end.words)
+    else:
+        work.done(end.size, end.same, told=True)
+
+
 # ── load ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _load_by_nodes(
+    files: Files, work: Work, storages: Storages, sources: Sequence[str], wanted: Sequence[_Wanted], transfers: Transfers
+) -> None:
+    def ended(node: int, end: UrlEnd) -> None:
+        one = wanted[end.number]
+        if not one.found.size and (end.kind == Kind.MISSING.name or end.error == errno.EISDIR):
+            markers.append(one)
+        else:
+            _tell(work, one.remote.url(one.found.key), one.inside, node, end)
+
+    markers: list[_Wanted] = []
+    mode = 0o666 & ~umask()
+    mover = UrlMover(files, LOAD, storages, sources, ended, work.moved)
+    left = list(range(len(wanted)))
+    for _ in range(PASSES):
+        chosen = [
+            UrlFile(at, one.source, one.found.key, one.inside, 0, one.found.size, one.found.identity, one.found.mtime, mode)
+            for at, one in ((at, wanted[at]) for at in left)
+        ]
+        for file in mover.run(Portion(file, file.size) for file in chosen):
+            work.fail(wanted[file.number].inside, "the nodes that were to copy it died")
+        if not mover.died:
+            break
+        for directory in {one.inside.rpartition(b"/")[0] or b"/" for one in wanted}:
+            names = [name for name in files.listdir(directory) if name.startswith(b".amfs-load-%s-" % mover.name.encode())]
+            files.call_many([Call(q.UnlinkPath(join(directory, name))) for name in names])
+        left = _lost(files, work, wanted)  # what had come to a node that has died since
+        mover.died = False
+    for one in markers:
+        try:
+            transfers.patiently(partial(one.remote.stat, one.found.key))
+            work.fail(one.inside, errno.EISDIR)
+        except RemoteError as error:
+            if error.kind is not Kind.MISSING:
+                raise
+            files.makedirs(one.inside, exist_ok=True)  # the key ends with a slash: consoles make directories so
+
+
+def _lost(files: Files, work: Work, wanted: Sequence[_Wanted]) -> list[int]:
+    found = files.info_many([one.inside for one in wanted])
+    return [
+        at
+        for at, (one, attr) in enumerate(zip(wanted, found, strict=True))
+        if not {one.remote.url(one.found.key), os.fsdecode(one.inside)} & work.failed.keys()
+        and (isinstance(attr, FileNotFoundError) or (isinstance(attr, Attr) and attr.finished == LOST))
+    ]
 
 
 def _load_small(files: Files, work: Work, transfers: Transfers, wanted: Sequence[_Wanted]) -> None:
@@ -186,8 +267,6 @@ def _digest_of(descriptor: int) -> tuple[int, bytes]:
 
 
 def _now() -> int:
-    import time
-
     return time.time_ns()
 
 
@@ -230,9 +309,11 @@ def _read(remote: Remote, found: Found) -> Digest:
 # ── dump ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def dump_urls(files: Files, sources: Sequence[bytes], url: str, storages: Storages, *, progress: Progress | None = None) -> Transferred:
-    """As ``loading.dump``. An object is seen when it is whole, and is what the nodes say that the file is: digests are compared before
-    the last piece is given away."""
+def dump_urls(
+    files: Files, sources: Sequence[bytes], url: str, storages: Storages, *, way: str, progress: Progress | None = None
+) -> Transferred:
+    """As ``loading.dump``; "auto" is by the nodes. An object is seen when it is whole, and is what the nodes say that the file is: digests
+    are compared before the last piece is given away."""
     if url.startswith(("http:", "https:")):
         raise UsageError(f"{url}: amfs writes to no web server")
     place = storages.place(url)
@@ -241,6 +322,11 @@ def dump_urls(files: Files, sources: Sequence[bytes], url: str, storages: Storag
     there = _first_listing(place.remote, place.key, transfers)
     items = inside_items(files, sources, place.key, {}, place.remote.is_directory(place.key))
     sizes = {found.key: found for found in there}
+    if url.startswith(("s3:", "s3a:")):
+        _remove_parts(storages, url, place.key, {item.outside for item in items})
+    if way != CLIENT:
+        _dump_by_nodes(files, work, storages, place.remote, url, items, sizes)
+        return work.result(NODES)
     gone = False
     for item, done in transfers.run(_with_digests(files, work, items), partial(_dump_one, files, place.remote, sizes)):
         if isinstance(done, OSError):
@@ -248,6 +334,29 @@ def dump_urls(files: Files, sources: Sequence[bytes], url: str, storages: Storag
         else:
             work.done(item[0].size, done)
     return work.result(CLIENT)
+
+
+def _remove_parts(storages: Storages, url: str, prefix: str, keys: set[str]) -> None:
+    """What dumps of these keys have left that were killed. A storage that tells nothing of them is no fault."""
+    with suppress(RemoteError):
+        uploads = storages.uploads(url)
+        for one in older(uploads.list(prefix), time.time(), OLD_S):
+            if one.key in keys:
+                uploads.remove(one)
+
+
+def _dump_by_nodes(
+    files: Files, work: Work, storages: Storages, remote: Remote, url: str, items: Sequence[Item], there: dict[str, Found]
+) -> None:
+    def ended(node: int, end: UrlEnd) -> None:
+        _tell(work, remote.url(items[end.number].outside), items[end.number].inside, node, end)
+
+    portions: list[Portion] = []
+    for at, item in enumerate(with_places(files, items)):
+        old = there.get(item.outside, Found("", -1, ""))
+        portions.append(Portion(UrlFile(at, 0, item.outside, item.inside, item.ino, old.size, old.identity), item.size, item.near))
+    for file in UrlMover(files, DUMP, storages, [url], ended, work.moved).run(portions):
+        work.fail(items[file.number].inside, "the nodes that were to copy it died")
 
 
 def _first_listing(remote: Remote, key: str, transfers: Transfers) -> list[Found]:

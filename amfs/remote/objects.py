@@ -8,19 +8,26 @@ from __future__ import annotations
 import datetime
 import itertools
 import re
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
-from amfs.remote.place import Found, Kind, RemoteError
+from amfs.remote.place import TRANSIENT, Found, Kind, RemoteError, Told, put_piece
 from amfs.remote.settings import s3_config
 
 SCHEMES = frozenset(("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"))
 
 _PIECE = 4 << 20  # bytes that one piece of a reading has at least
-_PART = 8 << 20  # bytes of one part of an upload
-_AT_ONCE = 4  # parts that are under way
+_PART = 8 << 20  # bytes of one part of an upload, and of one range of a large object
+_PARTS_MAX = 9000  # S3 takes 10,000
+_AT_ONCE = 8  # parts or ranges of one object that are under way
+LARGE = 64 << 20  # bytes; from there on an object is fetched in ranges at the same time
+_LARGE_AT_ONCE = 4  # such objects; each has _AT_ONCE parts in memory
+_RANGE_TRIES = 3
 SILENT_S = 30.0  # without a byte of an answer: the server is given up
 _STATUS = re.compile(r"status code: (\d+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
@@ -43,6 +50,7 @@ class Objects:
         self._obstore = obstore
         parts = urlsplit(url, allow_fragments=False)
         self._web = parts.scheme in ("http", "https")
+        self._large = threading.BoundedSemaphore(_LARGE_AT_ONCE)
         self._top = f"{parts.scheme}://{parts.netloc}/"
         try:
             self._store = _store(parts.scheme, parts.netloc, self._top, given)
@@ -50,7 +58,7 @@ class Objects:
             raise UsageError(f"{url}: {_first_line(error)}") from None
 
     def url(self, key: str) -> str:
-        return self._top + key
+        return self._top + (quote(key, safe="/+:@,;=!$&'()*~") if self._web else key)
 
     def key(self, url: str) -> str:
         """What ``url`` names here. Only the paths of web servers are written with percent signs."""
@@ -76,26 +84,99 @@ class Objects:
             raise self._error(error, key) from None
 
     def read(self, found: Found) -> Iterator[bytes]:
-        if not found.identity:
-            raise RemoteError(Kind.UNNOTICED, self.url(found.key), "the server tells neither an ETag nor a time")
+        return map(bytes, self._stream(found))
+
+    def _stream(self, found: Found) -> Iterator[memoryview]:
         try:
-            options: Any = {"if_match": found.identity} if found.identity.startswith('"') else {}
-            answer = self._obstore.get(self._store, found.key, options=options)
-            if not _is_same(_found(answer.meta), found):
-                raise RemoteError(Kind.CHANGED, self.url(found.key))
+            answer = self._get(found)
             size = 0
-            for piece in answer.stream(min_chunk_size=_PIECE):
+            for piece in (answer.bytes(),) if found.size <= _PIECE else answer.stream(min_chunk_size=_PIECE):
                 size += len(piece)
-                yield bytes(piece)
-            # The server of an object store reads one version; a web server reads a file that somebody may be writing.
-            if size != found.size or (self._web and not _is_same(self.stat(found.key), found)):
+                yield memoryview(piece)
+            if size != found.size:
                 raise RemoteError(Kind.CHANGED, self.url(found.key))
+            self._check_after(found)
         except (RemoteError, GeneratorExit):
             raise
         except Exception as error:
             raise self._error(error, found.key) from None
 
-    def write(self, key: str, pieces: Iterable[bytes]) -> Found:
+    def _get(self, found: Found, start: int = 0, end: int = 0) -> Any:
+        """The answer to a question for its content, or for that part of it."""
+        if not found.identity:
+            raise RemoteError(Kind.UNNOTICED, self.url(found.key), "the server tells neither an ETag nor a time")
+        options: Any = {"if_match": found.identity} if found.identity.startswith('"') else {}
+        if end:
+            options["range"] = (start, end)
+        answer = self._obstore.get(self._store, found.key, options=options)
+        if not _is_same(_found(answer.meta), found):
+            raise RemoteError(Kind.CHANGED, self.url(found.key))
+        return answer
+
+    def _check_after(self, found: Found) -> None:
+        # The server of an object store reads one version; a web server reads a file that somebody may be writing.
+        if self._web and not _is_same(self.stat(found.key), found):
+            raise RemoteError(Kind.CHANGED, self.url(found.key))
+
+    def fetch(self, found: Found, descriptor: int, told: Told) -> None:
+        if found.size >= LARGE:
+            with self._large:
+                if self._fetch_ranges(found, descriptor, told):
+                    return
+        at = 0
+        for piece in self._stream(found):
+            put_piece(descriptor, piece, at)
+            at += len(piece)
+            told(len(piece))
+
+    def _fetch_ranges(self, found: Found, descriptor: int, told: Told) -> bool:
+        """Many at a time. False: the server gives no parts of objects."""
+        stopped = threading.Event()
+
+        def fetch_one(start: int) -> None:
+            for tries_left in reversed(range(_RANGE_TRIES)):
+                if stopped.is_set():
+                    return
+                try:
+                    piece = memoryview(self._get(found, start, min(start + _PART, found.size)).bytes())
+                    break
+                except RemoteError:
+                    raise
+                except Exception as error:
+                    fault = self._error(error, found.key)
+                    if fault.kind not in TRANSIENT or not tries_left:
+                        raise fault from None
+                    time.sleep(0.1 * (_RANGE_TRIES - tries_left))
+            if len(piece) != min(_PART, found.size - start):
+                raise RemoteError(Kind.CHANGED, self.url(found.key))
+            put_piece(descriptor, piece, start)
+            told(len(piece))
+
+        try:
+            fetch_one(0)  # tells whether there are ranges
+        except RemoteError as error:
+            if error.kind is Kind.UNSUPPORTED:
+                return False
+            raise
+        with ThreadPoolExecutor(_AT_ONCE, "amfs-ranges") as pool:
+            waiting = [pool.submit(fetch_one, start) for start in range(_PART, found.size, _PART)]
+            try:
+                for future in waiting:
+                    future.result()
+            except BaseException:
+                stopped.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        self._check_after(found)
+        return True
+
+    def write(self, key: str, pieces: Iterable[bytes], size: int = 0) -> Found:
+        if size < LARGE:
+            return self._write(key, pieces, _PART)
+        with self._large:
+            return self._write(key, pieces, max(_PART, -(-size // _PARTS_MAX)))
+
+    def _write(self, key: str, pieces: Iterable[bytes], part: int) -> Found:
         # An error of the source passes through obstore, which gives up what was uploaded.
         faults: list[BaseException] = []
         source = iter(pieces)
@@ -116,7 +197,7 @@ class Objects:
         try:
             if second:
                 content: Any = itertools.chain((first,), rest())
-                put = self._obstore.put(self._store, key, content, chunk_size=_PART, max_concurrency=_AT_ONCE)
+                put = self._obstore.put(self._store, key, content, chunk_size=part, max_concurrency=_AT_ONCE)
             else:
                 put = self._obstore.put(self._store, key, first, use_multipart=False)
         except Exception as error:
@@ -140,7 +221,7 @@ class Objects:
         kind = Kind.OTHER
         if code == "NoSuchBucket":
             kind, words = Kind.NO_PLACE, ""
-        elif isinstance(error, exceptions.InvalidPathError):
+        elif isinstance(error, (exceptions.NotSupportedError, exceptions.InvalidPathError)) or "non-partial response" in text:
             kind, words = Kind.UNSUPPORTED, _first_line(error)
         elif isinstance(error, (FileNotFoundError, exceptions.NotFoundError)) or status == 404:
             kind, words = Kind.MISSING, ""

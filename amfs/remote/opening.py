@@ -6,13 +6,16 @@ Owns which library serves which URL, and patterns. One storage is opened once.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from amfs.errors import UsageError
 from amfs.remote import objects, systems
 from amfs.remote.place import Found, Kind, Remote, RemoteError
 from amfs.remote.settings import Settings
+
+if TYPE_CHECKING:
+    from amfs.remote.uploads import Uploads
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -40,6 +43,16 @@ class Storages:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._open: dict[tuple[str, str], objects.Objects | systems.System] = {}
+
+    def packed(self) -> bytes:
+        """The settings, for nodes. Raises UsageError."""
+        return self._settings.pack()
+
+    def uploads(self, url: str) -> Uploads:
+        """The unfinished ones in the bucket of ``url``. Raises RemoteError."""
+        from amfs.remote.uploads import Uploads
+
+        return Uploads(url, self._settings.of(url))
 
     def place(self, url: str) -> Place:
         """Raises UsageError, SystemSetupError."""

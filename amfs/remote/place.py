@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import enum
 import errno
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 
@@ -59,6 +60,17 @@ class Found(NamedTuple):
     directory: bool = False  # an empty one; other directories are in the keys
 
 
+Told = Callable[[int], None]
+
+
+def put_piece(descriptor: int, piece: bytes | memoryview, at: int) -> None:
+    """Write all of a piece. Raises OSError."""
+    view = memoryview(piece)
+    done = 0
+    while done < len(view):
+        done += os.pwrite(descriptor, view[done:], at + done)
+
+
 class Remote(Protocol):
     """One bucket, server or file system. A key is what follows it in a URL, without the first slash. All methods raise RemoteError, and may
     be called from ``at_once`` threads."""
@@ -87,8 +99,13 @@ class Remote(Protocol):
         identity."""
         ...
 
-    def write(self, key: str, pieces: Iterable[bytes]) -> Found:
-        """Seen only when whole: if ``pieces`` raises an error, what was there before stays."""
+    def fetch(self, found: Found, descriptor: int, told: Told) -> None:
+        """Its content into an empty local file, as ``read`` has it. ``told``: called with the bytes of each piece, in any thread; what it
+        raises ends the transfer."""
+        ...
+
+    def write(self, key: str, pieces: Iterable[bytes], size: int = 0) -> Found:
+        """Seen only when whole: if ``pieces`` raises an error, what was there before stays. ``size``: about how large it will be."""
         ...
 
     def delete(self, key: str) -> None: ...

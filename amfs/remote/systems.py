@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
-from amfs.remote.place import Found, Kind, RemoteError
+from amfs.remote.place import Found, Kind, RemoteError, Told, put_piece
 
 _PIECE = 4 << 20
 _BLOCK = 32 << 20  # bytes of one request that writes: on HDFS each opens the file again
@@ -95,7 +95,14 @@ class System:
         if size != found.size or (now.size, now.identity) != (found.size, found.identity):
             raise RemoteError(Kind.CHANGED, self.url(found.key))
 
-    def write(self, key: str, pieces: Iterable[bytes]) -> Found:
+    def fetch(self, found: Found, descriptor: int, told: Told) -> None:
+        at = 0
+        for piece in self.read(found):
+            put_piece(descriptor, piece, at)
+            at += len(piece)
+            told(len(piece))
+
+    def write(self, key: str, pieces: Iterable[bytes], size: int = 0) -> Found:
         above = key.rpartition("/")[0]
         renames = self._scheme in _RENAMING
         if renames and above:

@@ -95,6 +95,10 @@ class Transfers:
             pause = min(2 * pause, PAUSE_LAST_S)
         raise AssertionError("not reached")
 
+    def give_up(self) -> None:
+        """What is under way ends as it will, and is not tried again; nothing else begins."""
+        self._given_up = True
+
     def run(self, jobs: Iterable[Job], act: Callable[[Job], Value]) -> Iterator[tuple[Job, Value | OSError]]:
         """Results as they come. At most twice as many jobs as threads are taken ahead, so that results do not heap up."""
         source = iter(jobs)
@@ -117,7 +121,7 @@ class Transfers:
                         else:
                             raise error
             except BaseException:
-                self._given_up = True  # transfers under way end, and are not tried again
+                self.give_up()
                 raise
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)

@@ -364,7 +364,10 @@ class PegasusReader(NestingReader):
             there = other.at(place.site if place is not None else "") if other is not None else None
             if there is None:
                 self.remark(f"requires {key}", task.line, f"program {task.label!r} requires {key!r}, of which the catalog knows nothing")
-            elif not there.installed and (path := self.beside(expand(there.pfn, self.directory))):
+            elif not there.installed and not (path := self.beside(expand(there.pfn, self.directory))):
+                words = f"program {key!r}, which {task.label!r} requires, is at {there.pfn}: nothing is fetched, so it must be on PATH"
+                self.remark(f"program {there.pfn}", task.line, words)
+            elif not there.installed:
                 name = self.share(re.sub(r"\A.*::|:[^:]*\Z", "", key))
                 if os.path.basename(path) == name and os.path.dirname(path) in search:
                     continue

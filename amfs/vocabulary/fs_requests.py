@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar, get_args
 import msgspec
 
 from amfs.vocabulary.attr import Attr, Listed, Opened
+from amfs.vocabulary.url_moves import Secret, UrlFile, UrlsMoved
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -497,13 +498,25 @@ class Dump(Request[list[Copied]], frozen=True):
     files: tuple[tuple[int, bytes, int], ...]
 
 
+class MoveUrls(Request[UrlsMoved], frozen=True):
+    """Have ``node`` begin with files, and tell what has ended (``url_moves.MoveUrls``). Repeatable."""
+
+    node: int
+    move: str
+    what: int
+    storage: Secret
+    files: tuple[UrlFile, ...]
+    heard: int
+    over: bool = False
+
+
 AnyRequest = (
     Lookup | Getattr | Readlink | List | Create | Mknod | Symlink | Mkdir | Link | Unlink | Rmdir | Rename | Setattr
     | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Secure | Touched
     | Walk | ListPath | MkdirPath | RmdirPath | UnlinkPath | RenamePath | LinkPath | SymlinkPath | ReadlinkPath | SetattrPath
     | GetXattrPath | SetXattrPath | ListXattrPath | RemoveXattrPath | SetRank | GetRank | Locate | Df | Du
     | OpenPath | Read | Seek | Write | Truncate | Flush | Stat | Close | Export | Scratch | Adopt
-    | Where | Bring | Spare | Digests | Check | CheckStore | SeenOutside | Load | Dump
+    | Where | Bring | Spare | Digests | Check | CheckStore | SeenOutside | Load | Dump | MoveUrls
 )  # fmt: skip
 
 

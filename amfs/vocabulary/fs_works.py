@@ -13,6 +13,7 @@ import msgspec
 from amfs.vocabulary.attr import Attr, Facts, Opened
 from amfs.vocabulary.fs_requests import CheckedStore
 from amfs.vocabulary.peer_requests import Usage
+from amfs.vocabulary.url_moves import Secret, UrlEnd, UrlFile
 
 T = TypeVar("T")
 
@@ -358,6 +359,51 @@ class ExportFile(WorkOrder[tuple[int, bytes]], frozen=True):
     mtime: int
 
 
+class OpenStorages(WorkOrder[None], frozen=True):
+    """From now on URLs are reached as ``storage`` says, for this move."""
+
+    move: str
+    storage: Secret
+
+
+class CloseStorages(WorkOrder[None], frozen=True):
+    """What is under way is given up."""
+
+    move: str
+
+
+class CountMoved(WorkOrder[int], frozen=True):
+    """Bytes so far."""
+
+    move: str
+
+
+class FetchUrl(WorkOrder[UrlEnd], frozen=True):
+    """An object into an empty scratch file."""
+
+    move: str
+    file: UrlFile
+    scratch: bytes
+    digest: bool  # take it, too
+
+
+class ReadUrl(WorkOrder[UrlEnd], frozen=True):
+    """The digest of an object."""
+
+    move: str
+    file: UrlFile
+
+
+class StoreUrl(WorkOrder[UrlEnd], frozen=True):
+    """A file becomes an object, if it has that digest: else EILSEQ."""
+
+    move: str
+    file: UrlFile
+    opened: Opened
+    size: int
+    digest: bytes
+
+
 class ToStore(WorkOrder[int], frozen=True):
     """The content of a file into the store of a run; its size."""
 
@@ -450,6 +496,7 @@ AnyWork = (
     | OpenHandle | Read | Seek | Write | TruncateHandle | Flush | CloseHandle
     | Scratch | DropScratch | Adopt | Pour | Digest | PartDigest | CheckPart | CheckStripes
     | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile
+    | OpenStorages | CloseStorages | CountMoved | FetchUrl | ReadUrl | StoreUrl
     | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups
     | AddPeer | ForgetPeer | Invalidate
 )  # fmt: skip

@@ -25,6 +25,7 @@ from amfs.vocabulary.stripe_requests import Lose as Lose
 from amfs.vocabulary.stripe_requests import SendStripe as SendStripe
 from amfs.vocabulary.stripe_requests import StillComing as StillComing
 from amfs.vocabulary.stripe_requests import StripesOf as StripesOf
+from amfs.vocabulary.url_moves import MoveUrls as MoveUrls
 
 T = TypeVar("T")
 
@@ -564,7 +565,7 @@ AnyPeerCall = (
     | Damaged | Holders | Checkpoint | Secure | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | HasContent | Live | SetTimes | ReportUsage | Restripe | Take
     | Bring | KeepCopy | Flush | SpareCopies | Digests | Check | CheckStripes | SendStripe | CheckStore | SeenOutside | Load | Dump
-    | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
+    | MoveUrls | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
     | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose | StillComing
     | DropCopies | KeepCopies | CopyStripes | ExpectCopies
 )  # fmt: skip
@@ -580,6 +581,7 @@ CHANGES_NOTHING = QUESTIONS | frozenset((
     Lock, Unlock,
     StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
     KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStripes, SendStripe, CheckStore, HasContent, StillComing,
+    MoveUrls,
 ))  # fmt: skip
 #: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;
 #: that a task has made one is to be known.)

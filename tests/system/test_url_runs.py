@@ -139,3 +139,49 @@ def test_keys_are_in_no_journal_or_trace(s3: S3, tmp_path: Path) -> None:
         for path in place.rglob("*"):
             if path.is_file() and path != settings:
                 assert secret.encode() not in path.read_bytes(), path
+
+
+PEGASUS = """\
+pegasus: "5.0"
+name: replicas
+replicaCatalog:
+  replicas:
+    - {lfn: one, pfns: [{site: s3, pfn: "s3://replicas/key one"}]}
+transformationCatalog:
+  transformations:
+    - {name: cat, sites: [{name: local, pfn: /bin/cat, type: installed}]}
+jobs:
+  - type: job
+    id: A
+    name: cat
+    arguments: [one, two]
+    stdout: out
+    uses:
+      - {lfn: one, type: input}
+      - {lfn: two, type: input}
+      - {lfn: out, type: output, stageOut: true}
+"""
+
+
+def test_replica_catalogs_of_pegasus_have_urls(s3: S3, tmp_path: Path) -> None:
+    s3.put("replicas", {"key one": b"1\n", "two": b"2\n"})
+    (tmp_path / "workflow.yml").write_text(PEGASUS)
+    (tmp_path / "rc.txt").write_text('two s3://replicas/two site="s3"\n')
+    (tmp_path / "pegasus.properties").write_text("pegasus.catalog.replica=File\npegasus.catalog.replica.file=rc.txt\n")
+    done = run(tmp_path, "--local", "workflow.yml")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert (tmp_path / "out").read_bytes() == b"1\n2\n"
+
+
+def test_a_makeflow_has_inputs_where_a_catalog_says(s3: S3, tmp_path: Path) -> None:
+    s3.put("makeflow", {"a/key": b"key\n"})
+    (tmp_path / "there").write_bytes(b"there\n")
+    (tmp_path / "Makeflow").write_text("out: one two\n\tcat one two > out\n")
+    (tmp_path / "catalog").write_text('# inputs\none s3://makeflow/a/key site="s3"\ntwo there\n')
+    done = run(tmp_path, "--local", "--format", "makeflow", "--catalog", "catalog", "Makeflow")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert (tmp_path / "out").read_bytes() == b"key\nthere\n"
+    for text, words in (("one\n", "catalog:1: a line of a catalog is NAME PLACE"), ("one s3://makeflow/none\n", "nor is it at s3://makeflow/none")):
+        (tmp_path / "catalog").write_text(text)
+        done = run(tmp_path, "--local", "--format", "makeflow", "--catalog", "catalog", "Makeflow")
+        assert done.returncode == 2 and words in done.stderr, done.stderr

@@ -36,6 +36,7 @@ from amfs.fs.vfs.shard import Shard
 from amfs.fs.vfs.stripe_copies import StripeCopies
 from amfs.fs.vfs.stripe_damage import StripeDamage
 from amfs.fs.vfs.task_files import ContentLost, TaskFiles
+from amfs.fs.vfs.url_moves import UrlMoves
 from amfs.fs.vfs.xattrs import Xattrs
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import messages as m
@@ -100,9 +101,10 @@ class FileSystem(Machine):
         bringer = Copies(calls, members, owners, opener, files, evictor)
         digests = Digests(calls, members, owners, files, bringer, damage, stripe_damage)
         outside = Outside(calls, members, owners, paths, handles, digests)
+        moves = UrlMoves(calls, owners, paths, digests, damage, outside)
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
-        self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside, damage)
+        self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside, damage, moves)
         self._drainer = Drainer(calls, members, owners, opener, self.mover)
         self._clients: set[int] = set()
         self.on_message = {m.PeerRequest: calls.on_request, m.PeerResponse: calls.on_response, m.FsRequest: self._on_request}

@@ -66,7 +66,7 @@ class Outside:
             scratch = (yield from work(w.Scratch())).encode(errors="surrogateescape")
             try:
                 size, _ = yield from work(w.ImportFile(source, scratch))
-                yield from self._take_in(caller, scratch, path, mode)
+                yield from self.take_in(caller, scratch, path, mode)
             except OSError:
                 self._calls.order(w.DropScratch(scratch))
                 raise
@@ -95,9 +95,9 @@ class Outside:
         theirs, _ = yield from work(w.DigestOutside(path))
         return not isinstance(mine, int) and mine[1] == theirs
 
-    def _take_in(self, caller: Caller, scratch: bytes, path: bytes, mode: int) -> Operation[None]:
-        """A scratch file becomes the file at ``path``, which until then stays as it was."""
-        temporary = path.rpartition(b"/")[0] + b"/.amfs-load-%d-%x" % (self._members.node, self._calls.number())
+    def take_in(self, caller: Caller, scratch: bytes, path: bytes, mode: int, mark: bytes = b"") -> Operation[None]:
+        """A scratch file becomes the file at ``path``, which until then stays as it was. ``mark``: in the name that it has until then."""
+        temporary = path.rpartition(b"/")[0] + b"/.amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
         handle, attr = yield from self._handles.open(caller, temporary, O_WRONLY | O_CREAT | O_EXCL, mode)
         here = self._handles.is_local(handle)
         yield from self._handles.fill(caller, handle, temporary, w.Adopt(handle, scratch, attr.ino) if here else w.Pour(handle, scratch))

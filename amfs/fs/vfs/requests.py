@@ -18,6 +18,7 @@ from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.outside import Outside
 from amfs.fs.vfs.paths import Paths
+from amfs.fs.vfs.url_moves import UrlMoves
 from amfs.fs.vfs.xattrs import Xattrs
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary import fs_works as w
@@ -34,7 +35,7 @@ class Requests:
 
     def __init__(
         self, calls: Calls, caches: Caches, files: OpenFiles, namespace: Namespace, xattrs: Xattrs,
-        paths: Paths, handles: Handles, copies: Copies, digests: Digests, outside: Outside, damage: Damage,
+        paths: Paths, handles: Handles, copies: Copies, digests: Digests, outside: Outside, damage: Damage, moves: UrlMoves,
     ) -> None:  # fmt: skip
         self._calls = calls
         self._caches = caches
@@ -42,7 +43,7 @@ class Requests:
             *of_mounts(namespace, files, xattrs),
             *of_paths(paths, xattrs),
             *of_handles(paths, handles),
-            *of_many(namespace, copies, digests, outside, damage),
+            *of_many(namespace, copies, digests, outside, damage, moves),
         ))  # fmt: skip
 
     def run(self, endpoint: object, request: q.Request[Any], uid: int, gid: int, answer: Answer) -> None:
@@ -156,7 +157,7 @@ def of_handles(paths: Paths, handles: Handles) -> Table:
     )
 
 
-def of_many(namespace: Namespace, copies: Copies, digests: Digests, outside: Outside, damage: Damage) -> Table:
+def of_many(namespace: Namespace, copies: Copies, digests: Digests, outside: Outside, damage: Damage, moves: UrlMoves) -> Table:
     """About many files, or all nodes."""
 
     def df() -> Operation[list[tuple[int, int, int, int]]]:
@@ -173,4 +174,5 @@ def of_many(namespace: Namespace, copies: Copies, digests: Digests, outside: Out
         q.SeenOutside.by(lambda c, r: outside.seen(r.path)),
         q.Load.by(lambda c, r: outside.load(c, r.node, r.files)),
         q.Dump.by(lambda c, r: outside.dump(r.node, r.files)),
+        q.MoveUrls.by(moves.move),
     )

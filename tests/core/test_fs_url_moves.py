@@ -1,0 +1,64 @@
+"""Moves between a node and storage at URLs, on a virtual clock: what is begun, what is told, and when a move is given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fs_cluster import Cluster
+
+from amfs.fs.vfs.url_moves import SILENT_S
+from amfs.vocabulary import fs_works as w
+from amfs.vocabulary.url_moves import DIGEST, Secret, UrlEnd, UrlFile, UrlsMoved
+
+SECRET = Secret(b"a-key-that-nobody-sees", ("s3://bucket/",))
+
+
+class Moves:
+    """Three nodes; the second one is asked through the first. ``begun``: what its I/O was told to do."""
+
+    def __init__(self, seed: int) -> None:
+        self.cluster = Cluster(3, seed)
+        self.begun: list[Any] = []
+        self.cluster.nodes[1].serve(
+            w.OpenStorages.by(self.begun.append), w.CloseStorages.by(self.begun.append), w.CountMoved.by(lambda order: 7),
+            w.ReadUrl.by(self.read),
+        )  # fmt: skip
+
+    def read(self, order: w.ReadUrl) -> UrlEnd:
+        self.begun.append(order.file.number)
+        return UrlEnd(order.file.number, 3, digest=b"digest")
+
+    def ask(self, *numbers: int, heard: int = 0, over: bool = False) -> UrlsMoved:
+        files = tuple(UrlFile(number, 0, f"key{number}") for number in numbers)
+        known, ends, moved = self.cluster.call(0, "move_urls", 1, "move", DIGEST, SECRET, files, heard, over)
+        return UrlsMoved(known, [UrlEnd(*end) for end in ends], moved)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_call_that_is_repeated_begins_nothing_again_and_loses_no_end(seed: int) -> None:
+    moves = Moves(seed)
+    first = moves.ask(1, 2)
+    again = moves.ask(1, 2)
+    assert {end.number for end in again.ends} == {1, 2} >= {end.number for end in first.ends} and again.moved == 7
+    third = moves.ask(3, heard=2)
+    assert [end.number for end in third.ends] == [3]
+    assert sorted(each for each in moves.begun if isinstance(each, int)) == [1, 2, 3]
+    assert moves.ask(heard=3, over=True) == UrlsMoved(True, [], 0)
+    assert [type(each) for each in moves.begun if not isinstance(each, int)] == [w.OpenStorages, w.CloseStorages]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_client_that_is_silent_has_died_and_one_that_comes_again_is_told(seed: int) -> None:
+    moves = Moves(seed)
+    before = moves.cluster.time
+    moves.ask(1)
+    moves.cluster.settle()  # until no timer is left
+    assert isinstance(moves.begun[-1], w.CloseStorages) and SILENT_S <= moves.cluster.time - before < 2 * SILENT_S
+    assert not moves.ask(2, heard=1).known  # and nothing of it was begun
+    assert 2 not in moves.begun
+    assert moves.ask(2).known and 2 in moves.begun
+
+
+def test_what_is_logged_has_no_keys() -> None:
+    assert "nobody" not in repr(w.OpenStorages("move", SECRET)) and "<storage settings>" in repr(w.OpenStorages("move", SECRET))

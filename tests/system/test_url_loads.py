@@ -1,0 +1,247 @@
+"""Load and dump at URLs by all nodes: shares, what is left when somebody dies, keys that nobody sees, and large objects in ranges."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fs_session import kill, running
+from servers import S3, Web, s3_in_environment
+
+from amfs.client.files import Files
+from amfs.net.records import SessionRecord
+from amfs.remote import objects
+from amfs.remote.opening import Storages
+from amfs.remote.place import Kind, RemoteError
+from amfs.remote.settings import Settings
+from amfs.remote.uploads import Upload, older
+
+NODES = 3
+END_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SessionRecord]:
+    with running(NODES) as session:
+        yield session
+
+
+@pytest.fixture
+def files(session: SessionRecord) -> Iterator[Files]:
+    with Files() as files:
+        yield files
+
+
+s3 = pytest.fixture(scope="module", name="s3")(s3_in_environment)
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    server = Web(tmp_path_factory.mktemp("web"))
+    yield server
+    server.server.kill()
+
+
+def amfs(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "amfs", *arguments]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False)
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-m", "amfs", *arguments], stderr=subprocess.PIPE, text=True)
+
+
+def until_some_are_there(files: Files, directory: str, count: int) -> None:
+    end = time.monotonic() + END_S
+    while not files.isdir(directory) or len(files.listdir(directory)) < count:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_every_node_takes_a_share_of_the_bytes(s3: S3, files: Files) -> None:
+    sizes = {f"{number:02}": 1000 * (number + 1) for number in range(30)}
+    s3.put("shares", {f"in/{name}": name.encode() * (size // 2) for name, size in sizes.items()})
+    done = json.loads(amfs("load", "--output", "json", "s3://shares/in", "amfs:/shares").stdout)
+    assert (done["ok"], done["by"], done["files"]) == (True, "nodes", 30)
+    held: Counter[int] = Counter()
+    for name, size in sizes.items():
+        [part] = files.locate(f"/shares/{name}")
+        held[part.nodes[0]] += size
+        assert files.read_bytes(f"/shares/{name}") == name.encode() * (size // 2)
+    assert len(held) == NODES and max(held.values()) - min(held.values()) < max(sizes.values())
+    done = json.loads(amfs("dump", "--output", "json", "amfs:/shares", "s3://shares/out").stdout)
+    assert (done["ok"], done["by"], done["files"]) == (True, "nodes", 30)
+    assert all(s3.content("shares", f"out/{name}") == name.encode() * (size // 2) for name, size in sizes.items())
+
+
+def test_the_command_may_do_it_alone(s3: S3, files: Files) -> None:
+    s3.put("alone", {"in/a": b"a", "in/b": b"b"})
+    done = json.loads(amfs("load", "--by", "client", "--output", "json", "s3://alone/in", "amfs:/alone").stdout)
+    assert (done["ok"], done["by"]) == (True, "client") and files.read_bytes("/alone/b") == b"b"
+    done = json.loads(amfs("dump", "--by", "client", "--output", "json", "amfs:/alone", "s3://alone/out").stdout)
+    assert (done["ok"], done["by"]) == (True, "client") and s3.content("alone", "out/a") == b"a"
+
+
+def test_each_file_that_fails_is_named_and_the_others_come(s3: S3, files: Files) -> None:
+    s3.put("some", {f"in/{name}": b"x" for name in "abc"})
+    files.makedirs("/some/b")
+    done = amfs("load", "s3://some/in", "amfs:/some")
+    assert done.returncode == 1 and done.stderr == "amfs: load: /some/b: Is a directory\n", done.stderr
+    assert files.read_bytes("/some/a") == files.read_bytes("/some/c") == b"x"
+
+
+def test_keys_are_in_no_log(s3: S3, files: Files, session: SessionRecord, tmp_path: Path) -> None:
+    secret = "a-key-that-nobody-sees"
+    s3.put("secret", {"in/a": b"a"})
+    settings = tmp_path / "storage.toml"
+    settings.write_text(f'["s3://"]\nendpoint = "{s3.endpoint}"\naccess_key_id = "k"\nsecret_access_key = "{secret}"\n')
+    settings.chmod(0o600)
+    files.makedirs("/secret/a")
+    done = amfs("load", "--storage", str(settings), "s3://secret/in", "amfs:/secret")  # a fault, so that something is logged
+    assert done.returncode == 1 and secret not in done.stderr
+    looked = 0
+    for place in (Path(os.environ["AMFS_RUN_DIR"]), Path(os.environ["XDG_STATE_HOME"])):
+        for path in place.rglob("*"):
+            if path.is_file():
+                looked += 1
+                assert secret.encode() not in path.read_bytes(), path
+    assert looked
+    for node in session.nodes:
+        assert secret.encode() not in Path(f"/proc/{node.pid}/cmdline").read_bytes()
+
+
+def test_a_load_that_is_killed_leaves_no_half_and_goes_on(s3: S3, files: Files) -> None:
+    s3.put("killed", {f"{number:03}": b"x" * 5000 for number in range(200)})
+    load = started("load", "s3://killed/", "amfs:/killed")
+    until_some_are_there(files, "/killed", 5)
+    load.send_signal(signal.SIGKILL)
+    load.communicate(timeout=END_S)
+    end = time.monotonic() + END_S
+    there = files.listdir("/killed")
+    while any(len(name) != 3 for name in there):  # nodes end what they have begun
+        there = files.listdir("/killed")
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert all(files.info(f"/killed/{name}").size == 5000 for name in there)
+    assert amfs("load", "s3://killed/", "amfs:/killed").returncode == 0
+    assert len(files.listdir("/killed")) == 200
+
+
+def test_what_a_node_that_dies_had_comes_by_the_others(s3: S3) -> None:
+    s3.put("dies", {f"{number:03}": f"{number:03}".encode() for number in range(150)})
+    with running(NODES) as session, Files() as files:
+        load = started("load", "s3://dies/", "amfs:/dies")
+        until_some_are_there(files, "/dies", 5)
+        kill(session, NODES - 1)
+        _, told = load.communicate(timeout=END_S)
+        assert (load.returncode, told) == (0, ""), told
+        assert {name: files.read_bytes(f"/dies/{name}") for name in files.listdir("/dies")} == {
+            f"{number:03}": f"{number:03}".encode() for number in range(150)
+        }
+
+
+def fetched(url: str, place: Path, told: objects.Told = lambda count: None) -> bytes:
+    remote, key = Storages(Settings()).place(url)
+    with open(place / "fetched", "w+b") as file:
+        remote.fetch(remote.stat(key), file.fileno(), told)
+    return (place / "fetched").read_bytes()
+
+
+def test_a_large_object_comes_in_ranges(web: Web, tmp_path: Path) -> None:
+    content = os.urandom(1 << 20) * 65 + b"end"
+    (web.root / "large").write_bytes(content)
+    pieces: list[int] = []
+    assert fetched(f"{web.url}/large", tmp_path, pieces.append) == content
+    assert sum(pieces) == len(content) and len(pieces) == 9
+
+
+def test_a_large_object_that_changes_between_its_ranges_is_no_mixture(web: Web, tmp_path: Path) -> None:
+    path = web.root / "changing"
+    path.write_bytes(b"A" * (70 << 20))
+    os.utime(path, (0, 0))  # its ETag has the time in seconds
+
+    def change(count: int) -> None:
+        if path.stat().st_mtime == 0:
+            with open(path, "r+b") as file:
+                file.write(b"B" * 100)
+
+    with pytest.raises(RemoteError) as told:
+        fetched(f"{web.url}/changing", tmp_path, change)
+    assert told.value.kind is Kind.CHANGED
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Knows no ranges."""
+
+    def log_message(self, *about: object) -> None:
+        pass
+
+
+def test_a_large_object_comes_from_a_server_without_ranges(tmp_path: Path) -> None:
+    content = os.urandom(1 << 20) * 64
+    (tmp_path / "large").write_bytes(content)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path))) as server:
+        server.handle_error = lambda request, address: None  # type: ignore[method-assign, assignment]  # it is hung up on
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            assert fetched(f"http://127.0.0.1:{server.server_address[1]}/large", tmp_path) == content
+        finally:
+            server.shutdown()
+
+
+def unfinished(s3: S3, bucket: str, key: str) -> str:
+    """Begin to upload in parts, and go away."""
+    number = s3.client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
+    s3.client.upload_part(Bucket=bucket, Key=key, UploadId=number, PartNumber=1, Body=b"x" * 1000)
+    return str(number)
+
+
+def left(s3: S3, bucket: str) -> list[str]:
+    return [one["Key"] for one in s3.client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])]
+
+
+def test_parts_of_unfinished_uploads_are_removed(s3: S3, files: Files) -> None:
+    keys = ["run/a+b ü", "run/x", "other"]
+    s3.put("parts", {"run/there": b"there"})
+    for key in keys:
+        unfinished(s3, "parts", key)
+    done = amfs("scrub", "--remote", "s3://parts/run/")
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.splitlines()[-1] == "2 unfinished uploads removed", done
+    assert left(s3, "parts") == ["other"] and s3.keys("parts") == ["run/there"]
+    files.write_bytes("/parts", b"content")
+    assert amfs("dump", "amfs:/parts", "s3://parts/other").returncode == 0  # its own are removed by a dump
+    assert left(s3, "parts") == [] and s3.content("parts", "other") == b"content"
+    done = amfs("scrub", "--remote", "s3://nowhere/")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "no such bucket" in done.stderr
+    done = amfs("scrub", "--remote", "https://example.org/")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "only S3 tells" in done.stderr
+
+
+def test_only_old_uploads_are_removed() -> None:
+    found = [Upload("old", "1", 1000.0), Upload("new", "2", 1990.0)]
+    assert older(found, 2000.0, 60.0) == found[:1] and older(found, 2000.0, 0.0) == found
+
+
+def test_diff_takes_urls(s3: S3, files: Files) -> None:
+    s3.put("diff", {"a/one": b"1", "a/two": b"22", "a/mark/": b"", "b/x": b"22", "b/y": b"1", "c/x": b"23", "c/y": b"1"})
+    files.makedirs("/diff")
+    files.write_bytes("/diff/1", b"22")
+    files.write_bytes("/diff/2", b"1")
+    for first, second in (("s3://diff/a", "amfs:/diff"), ("amfs:/diff", "s3://diff/b/"), ("s3://diff/a", "s3://diff/b")):
+        done = amfs("diff", first, second)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done
+    done = amfs("diff", "amfs:/diff", "s3://diff/c")
+    assert (done.returncode, done.stdout) == (1, "< /diff/1\n> s3://diff/c/x\n"), done
+    done = amfs("diff", "amfs:/diff", "s3://diff/none")
+    assert done.returncode == 2 and done.stderr == "amfs: diff: s3://diff/none: no such object\n", done.stderr
