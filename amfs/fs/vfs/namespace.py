@@ -227,9 +227,10 @@ class Namespace:
         self, caller: Caller, dir: int, name: bytes, wanted: Attr, although_lost: bool = False
     ) -> Operation[tuple[Attr, Opened]]:
         """A new file, opened to be written. EEXIST, and EIO as of ``make``."""
-        attr = yield from self.make(caller, dir, name, wanted, although_lost=although_lost)
-        opened = yield from self._files.create(caller.endpoint, attr)
-        return attr, opened
+        yield from self._files.await_stay()
+        with self._files.making():
+            attr = yield from self.make(caller, dir, name, wanted, although_lost=although_lost)
+            return attr, (yield from self._files.create(caller.endpoint, attr))
 
     def mknod(self, caller: Caller, dir: int, name: bytes, mode: int, rdev: int, pending: int = 0) -> Operation[q.Looked]:
         wanted = self.new(caller, dir, mode)._replace(rdev=rdev, pending=pending)

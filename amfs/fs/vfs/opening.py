@@ -46,7 +46,9 @@ class Opener:
         self._members = members
         self._owners = owners
         self._caches = caches
-        self.begun = 0  # how often a file was opened on this node to write, or a replica came: a node that drains looks again
+        #: How often an opening to write has begun or ended on this node, or a replica has come: a node that drains looks again. Of those in
+        #: mounts only the ones that the poll loop decides.
+        self.changes = 0
 
     def holding_part(self, ino: int, change: Callable[[], Operation[T]]) -> Operation[T]:
         """Do what brings or removes the whole content here while nothing else does. It must not wait for a node that writes the file."""
@@ -192,7 +194,7 @@ class Opener:
         except OSError:
             self._calls.order(w.DropWhole(ino))
             raise
-        self.begun += 1
+        self.changes += 1
         if not self._owners.is_here(ino):
             self._meta.cache(attr, True, since)
 
