@@ -156,3 +156,35 @@ def test_nobody_begins_to_write_on_a_node_that_is_about_to_leave() -> None:
     cluster.settle()
     assert read(cluster, 0, b"/old") == b"old"
     assert refused(cluster, 0, "open_path", b"/new", os.O_RDONLY, 0, -1, 0, -1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("gone", [(1,), (1, 2)], ids=str)
+def test_the_last_copy_on_a_node_that_stays_is_not_evicted_while_the_others_leave(seed: int, gone: tuple[int, ...]) -> None:
+    cluster = Cluster(4, seed)
+    write(cluster, 1, b"/f", b"all")
+    for node in (2, 3):
+        assert read(cluster, node, b"/f") == b"all"
+    cluster.settle()
+    drained(cluster, *gone)
+    cluster.settle()
+    for number in gone:
+        assert not move_away(cluster, number), "node 3 has it"
+    if gone == (1,):
+        cluster.fill(2)
+        cluster.settle()
+    cluster.fill(3)
+    cluster.settle()
+    for number in gone:
+        leave(cluster, number)
+    cluster.settle()
+    assert read(cluster, 0, b"/f") == b"all"
+
+
+def test_copies_that_are_asked_for_go_to_nodes_that_stay() -> None:
+    cluster = Cluster(4, 2)
+    drained(cluster, 1, 2)
+    cluster.settle()
+    cluster.call(0, "set_xattr_path", b"/", REPLICAS, b"2", 0)
+    for number in range(12):
+        assert set(holders(cluster, write(cluster, 0, b"/%d" % number, b"data"))) == {0, 3}

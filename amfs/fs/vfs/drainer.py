@@ -39,7 +39,7 @@ class Drainer:
         self._mover = mover
 
     def _takers(self) -> set[int]:
-        return set(self._members.live.intersection(self._members.owners)) - {self._members.node}
+        return set(self._members.staying) - {self._members.node}
 
     def move_away(self, last: bool) -> Operation[MovedAway]:
         """Try once to move everything. Returns the content that no other node has yet. Files without another copy go first. ``last``: as
@@ -47,6 +47,10 @@ class Drainer:
         if last:
             yield from self._files.begin_no_more()
         kept: list[Kept] = []
+        takers = sorted(self._takers())
+        version = self._members.version
+        # Before the copies are looked for: who knows that this node drains does not count on what it holds (``Replicas._give_up``).
+        behind = yield from together([ask(node, p.StillComing(version)) for node in takers])
         changes = self._opener.changes
         # What a mount has opened before, or is making, has its part by the next round at the latest; what it opens later we decide.
         open_in_mounts = yield from work(w.DeferOpenings())
@@ -62,9 +66,8 @@ class Drainer:
                         kept.append(Kept(f"inode {ino:#x} of amfs:/", size, _WHY.get(number, os.strerror(number))))
         stripes = yield from work(w.ListStripes())
         kept += [Kept(f"stripe {index} of inode {ino:#x} of amfs:/", 0, "there was no time") for ino, index in stripes]
-        takers = sorted(self._takers())
-        coming = yield from together([ask(node, p.StillComing()) for node in takers])
-        if self._mover.in_motion() or any(coming):  # an error counts: nobody knows
+        coming = yield from together([ask(node, p.StillComing(version)) for node in takers])
+        if self._mover.in_motion() or any(behind) or any(coming):  # an error counts: nobody knows
             kept.append(Kept("records of amfs:/", 0, "they are on their way"))
         if open_in_mounts and not kept:
             kept.append(Kept("files of amfs:/", 0, _WHY[errno.EBUSY]))
