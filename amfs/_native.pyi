@@ -361,6 +361,8 @@ class Meta:
     def cache(self, attr: tuple[int, ...], replica: bool, since: int = ...) -> None:
         """``since``: the moment before it was asked for; nothing is kept if somebody has said since that it is old."""
     def moment(self) -> int: ...
+    def is_fresh(self, since: int, ino: int) -> bool:
+        """Has nobody said since that moment that what is known of it is old?"""
     def cached(self, ino: int) -> tuple[_Attr, bool]:
         """(attr, whether the whole content is here)"""
     def uncache(self, ino: int) -> bool:

@@ -64,6 +64,7 @@ class Opener:
         calls, me, ino = self._calls, self._members.node, file.ino
         looked: Attr | None = None  # what a writer saw at its first look
         brought: Attr | None = None  # the record of the content that it has fetched
+        fetched = 0  # the moment before that
         became = False  # the writer, by this opening: then what lies here is not what the file contains, unless the record says so
         end, pause = calls.now + OPEN_S, PAUSE_FIRST_S
         yield from self.await_told(ino)
@@ -76,6 +77,8 @@ class Opener:
             losses, seen = self._members.losses, self._members.losses_seen
             attr, holders, granted, lost, heard = yield from self._owners.ask(p.Open(ino, writing and not first_look))
             became = became or granted
+            # Not by size and time alone: a store through a mapping moves no time. Who is let in to write it meanwhile, we hear of before.
+            good = brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime) and self._meta.is_fresh(fetched, ino)
             if writing and attr.copies > 1:
                 self._meta.expect_copies()
             if writing and not first_look:
@@ -90,7 +93,7 @@ class Opener:
             elif first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
                 if not elsewhere or (yield from self._replicate(file, attr, holders, True)):
-                    looked, brought = attr, attr if elsewhere else None
+                    looked, brought, fetched = attr, attr if elsewhere else None, since
                     continue
             elif attr.writer not in (-1, me):
                 return Opened(REMOTE, attr.writer, attr.stripe, attr.size, seen)
@@ -100,7 +103,7 @@ class Opener:
                 if not (yield from self._make(attr, looked or attr, mine, writing, truncate)):
                     continue
                 opened = Opened(LOCAL, me, stripe_of(attr), attr.size, seen)
-            elif mine or (brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime)):
+            elif mine or good:
                 opened = Opened(LOCAL, me, stripe_of(attr), attr.size, seen)
                 if not writing and attr.finished and not self._owners.is_here(ino):
                     self._meta.cache(attr, True, since)  # so that the mount opens it by itself the next time
@@ -108,6 +111,7 @@ class Opener:
                 raise failure(errno.EIO)  # they are all gone
             elif writing:
                 # Another has written between our look and our opening. We are the writer now, and get its content.
+                fetched = self._meta.moment()
                 if (yield from self._replicate(file, attr, holders, True)):
                     brought = attr
                     continue
