@@ -76,7 +76,7 @@ class Opener:
                 file.move(OpenEvent.BECOMES_WRITER)
             losses, seen = self._members.losses, self._members.losses_seen
             attr, holders, granted, lost, heard = yield from self._owners.ask(p.Open(ino, writing and not first_look))
-            became = became or granted
+            became = became or granted or (looked is not None and looked.writer != me == attr.writer)  # by a node that has died since
             # Not by size and time alone: a store through a mapping moves no time. Who is let in to write it meanwhile, we hear of before.
             good = brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime) and self._meta.is_fresh(fetched, ino)
             if writing and attr.copies > 1:
