@@ -27,7 +27,7 @@ from amfs.fs.vfs.calls import PATIENCE_S
 from amfs.sim.file_backend import STRIPE
 from amfs.vocabulary import messages as m
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import LOST, STRIPED, WHOLE, Attr
+from amfs.vocabulary.attr import LOST, META_SET_MODE, STRIPED, WHOLE, Attr
 from amfs.vocabulary.events import Received
 
 
@@ -346,3 +346,51 @@ def test_who_was_let_in_to_write_by_a_node_that_died_before_it_said_so_brings_th
     cluster.kill(2)
     opened = cluster.finish(token)
     assert bytes(cluster.nodes[1].content(ino, opened)) == b"other"
+
+
+@pytest.mark.parametrize("partition", range(3))
+def test_a_directory_is_made_while_the_manager_dies_or_leaves(partition: int) -> None:
+    """It was EIO: a task that makes its directory failed when the manager drained. By the next manager it is made once, or was already."""
+    for steps in range(1, 80, 2):
+        cluster = Cluster(4, steps)
+        name = names_at(cluster, partition)[0]
+        token = cluster.start(3, "mkdir_path", b"/" + name, 0o755, False)
+        for _ in range(steps):
+            if token not in cluster.answers:
+                cluster.step()
+        cluster.kill(0)
+        cluster.finish(token)
+        assert refused(cluster, 3, "mkdir_path", b"/" + name, 0o755, False) == errno.EEXIST
+        cluster.settle()
+        for node in living(cluster):
+            assert listed(cluster, node) == [name], (steps, node)
+
+
+def test_a_directory_that_another_has_made_while_the_manager_died_is_not_taken_for_ours() -> None:
+    cluster = Cluster(4, 5)
+    cluster.call(2, "mkdir_path", b"/d", 0o755, False)
+    cluster.settle()
+    cluster.held_links = {(3, 0)}
+    token = cluster.start(3, "mkdir_path", b"/d", 0o755, False)
+    while not cluster.links.get((3, 0)):
+        assert cluster.step()
+    cluster.kill(0)
+    cluster.held_links = set()
+    with pytest.raises(OSError, match="EEXIST"):
+        cluster.finish(token)
+
+
+def test_the_mode_of_a_directory_is_changed_while_the_manager_dies() -> None:
+    for steps in range(1, 40, 3):
+        cluster = Cluster(4, steps)
+        cluster.call(3, "mkdir_path", b"/d", 0o755, False)
+        cluster.settle()
+        token = cluster.start(3, "setattr_path", b"/d", META_SET_MODE, Attr(mode=0o700), True)
+        for _ in range(steps):
+            if token not in cluster.answers:
+                cluster.step()
+        cluster.kill(0)
+        cluster.finish(token)
+        cluster.settle()
+        for node in living(cluster):
+            assert Attr(*cluster.call(node, "walk", b"/d", True)[0]).mode & 0o777 == 0o700

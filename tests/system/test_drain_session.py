@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -99,6 +100,27 @@ def test_no_file_that_a_program_has_closed_in_a_mount_of_a_node_that_leaves_is_l
                 assert [name for name in closed if files.read_bytes(f"/{name}") != name[1:].encode()] == []
         finally:
             amfs("umount", str(tmp_path))
+
+
+def test_no_directory_is_refused_while_the_manager_leaves() -> None:
+    """The last ones that it was asked for were EIO."""
+    made: list[str] = []
+
+    def make_on() -> None:
+        with Files(node=2) as files:
+            while is_running(manager.pid, manager.started) or len(made) < 20:
+                files.mkdir(f"/d{len(made)}")
+                made.append(f"d{len(made)}")
+
+    with running(3) as session, ThreadPoolExecutor(1) as pool:
+        manager = next(entry for entry in session.nodes if entry.node == 0)
+        making = pool.submit(make_on)
+        until(lambda: len(made) > 5 or making.done())
+        tell(session, 0)
+        making.result(PATIENCE_S)
+        assert "all that it had is on other nodes" in log(session, 0)
+        with Files(node=1) as files:
+            assert sorted(files.listdir("/")) == sorted(made)
 
 
 def test_the_last_node_says_that_nobody_takes_what_it_has() -> None:

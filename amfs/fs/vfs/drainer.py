@@ -11,6 +11,7 @@ import os
 
 from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.calls import Calls, Operation, ask, failure, number_of, together, work
+from amfs.fs.vfs.directories import LOCK as DIRECTORIES
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.mover import PartitionMover
 from amfs.fs.vfs.open_files import OpenFiles
@@ -69,6 +70,8 @@ class Drainer:
         coming = yield from together([ask(node, p.StillComing(version)) for node in takers])
         if self._mover.in_motion() or any(behind) or any(coming):  # an error counts: nobody knows
             kept.append(Kept("records of amfs:/", 0, "they are on their way"))
+        if self._calls.is_held(DIRECTORIES):
+            kept.append(Kept("directories of amfs:/", 0, "they are being changed"))
         if open_in_mounts and not kept:
             kept.append(Kept("files of amfs:/", 0, _WHY[errno.EBUSY]))
         changed = self._files.is_making or self._opener.changes != changes

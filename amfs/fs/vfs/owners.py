@@ -47,13 +47,18 @@ class Owners:
             yield Sleep(pause)
             pause = min(2 * pause, PAUSE_LAST_S)
 
-    def ask_manager(self, call: p.PeerCall[T]) -> Operation[T]:
-        try:
-            return (yield from ask(self._members.manager, call))
-        except OSError as error:
-            if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT):
-                raise failure(errno.EIO) from None
-            raise
+    def ask_manager(self, call: p.PeerCall[T], twice: bool = False) -> Operation[T]:
+        """``twice``: to do it twice is to do it once. Then the next manager is asked when this one leaves, or dies."""
+        end = self._calls.now + PATIENCE_S
+        while True:
+            try:
+                return (yield from ask(self._members.manager, call))
+            except OSError as error:
+                if error.errno not in (errno.EHOSTDOWN, errno.ETIMEDOUT):
+                    raise
+                if not twice or error.errno == errno.ETIMEDOUT or self._calls.now >= end:
+                    raise failure(errno.EIO) from None
+            yield Sleep(PAUSE_LAST_S)
 
     def of_inode(self, ino: int) -> int:
         return self._meta.owner(self._meta.ino_partition(ino))
