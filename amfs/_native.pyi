@@ -364,6 +364,8 @@ class Meta:
     def cache(self, attr: tuple[int, ...], replica: bool, since: int = ...) -> None:
         """``since``: the moment before it was asked for; nothing is kept if somebody has said since that it is old."""
     def moment(self) -> int: ...
+    def is_fresh(self, since: int, ino: int) -> bool:
+        """Has nobody said since that moment that what is known of it is old?"""
     def cached(self, ino: int) -> tuple[_Attr, bool]:
         """(attr, whether the whole content is here)"""
     def uncache(self, ino: int) -> bool:
@@ -474,6 +476,9 @@ class Fuse:
         uses it; of what they make the requests say so with one more argument, the mark of what is pending."""
     def set_alone(self, alone: bool) -> None:
         """Whether this node is the whole session. For all mounts of the node."""
+    def defer(self) -> int:
+        """From now on the poll loop decides of each opening to write. How many files are open in the mounts of the node and written to its
+        store or to stripes, or are being made."""
     def requests(self) -> list[tuple[int, str, tuple[Any, ...], int, int, int]]:
         """(unique, op, args, uid, gid, pid), oldest first; unique 0 wants no answer:
 

@@ -15,6 +15,7 @@ from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import DrainOrdered, Kept, Leaving, MembersChanged, MoveAway, MovedAway, TimerFired
 from amfs.vocabulary.states import DRAIN_NEXT, DrainEvent, DrainState, illegal
 
+LAST_OF_TIME = 0.9  # of its time: from then on nobody begins to write on the node, so that what was closed there is moved
 AGAIN_S = 0.25  # after what could not be moved, or while tasks run; after the manager has not answered
 ALONE = "no other node is there that could take what this one has"
 CLEARED = "all that it had is on other nodes"
@@ -34,6 +35,7 @@ class Drain(Machine):
         self.others: Set[int] = frozenset()  # that could take what this node has
         self._running = running
         self._moving = False  # a MoveAway is not answered yet
+        self._last = False  # nobody begins to write here any more
         self.on_message = {m.DrainNode: self.on_drain_node}
         self.on_event = {
             DrainOrdered: self.on_ordered, MembersChanged: self.on_members_changed, MovedAway: self.on_moved, TimerFired: self.on_timer,
@@ -65,6 +67,7 @@ class Drain(Machine):
                 self._leave(DrainEvent.ALONE, ALONE)
                 return
             self.set_timer("late", event.limit_s)
+            self.set_timer("last", LAST_OF_TIME * event.limit_s)
             self._ask()
         elif event.again and self.state != DrainState.LEAVING:
             self._leave(DrainEvent.ORDERED_AGAIN, "told again to end")
@@ -86,7 +89,7 @@ class Drain(Machine):
     def _go_on(self) -> None:
         if not self._moving:
             self._moving = True
-            self.out.append(MoveAway())
+            self.out.append(MoveAway(self._last))
 
     def on_moved(self, event: MovedAway) -> None:
         self._moving = False
@@ -95,6 +98,9 @@ class Drain(Machine):
             return
         if not self.kept and not self._running():
             self._leave(DrainEvent.CLEARED, CLEARED)
+        elif event.changed and not self._running():
+            self._last = True  # else this would go on for as long as programs write one file after the other
+            self._go_on()
         else:
             self.set_timer("again", AGAIN_S)
 
@@ -103,6 +109,8 @@ class Drain(Machine):
             return
         if event.key == "late":
             self._leave(DrainEvent.LATE, f"its {self.limit_s:g} s are over")
+        elif event.key == "last":
+            self._last = True
         elif self.state == DrainState.ASKED:
             self._ask()
         else:

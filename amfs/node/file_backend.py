@@ -130,7 +130,7 @@ class FileBackend:
                 w.AddPeer.by(lambda o: self.add_peer(o.node)), w.ForgetPeer.by(lambda o: self.io.forget_peer(o.node)),
                 w.SendBackups.by(lambda o: self.io.backups_changed()),
                 w.SetStripeCopies.by(lambda o: self.io.set_copies(o.partitions, o.copies)),
-                w.MarkCopied.by(lambda o: self.io.copied(o.ino)),
+                w.MarkCopied.by(lambda o: self.io.copied(o.ino)), w.DeferOpenings.by(lambda o: self.mounts.defer() if self.mounts else 0),
                 w.SetTable.by(lambda o: self.io.set_table(o.owners)), w.SetMoving.by(self.set_moving),
                 w.CountUses.by(lambda o: self.uses(o.ino)), w.RoomMade.by(lambda o: self.io.room_made(o.serial, o.freed)),
                 w.End.by(lambda o: self.io.end(o.ino)), w.EndRecorded.by(lambda o: self.io.end_recorded(o.ino)),

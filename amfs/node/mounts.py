@@ -52,6 +52,7 @@ class Mount(Protocol):
     def open_count(self, ino: int) -> tuple[int, int]: ...
     def keep(self, ino: int) -> bool: ...
     def set_alone(self, alone: bool) -> None: ...
+    def defer(self) -> int: ...
     def is_started(self) -> bool: ...
     def is_ended(self) -> bool: ...
     def why(self) -> str: ...
@@ -80,6 +81,7 @@ class Native:
         self.open_count = fuse.open_count
         self.keep = fuse.keep
         self.set_alone = fuse.set_alone
+        self.defer = fuse.defer
         self.stop = fuse.stop
 
     def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], gone: int) -> list[int]:
@@ -134,6 +136,9 @@ class FusepyMount:
     def set_alone(self, alone: bool) -> None:
         """Nothing hangs on it."""
 
+    def defer(self) -> int:
+        return 0  # the machine decides all of its openings
+
     def is_started(self) -> bool:
         return bool(self.adapter.started)
 
@@ -181,6 +186,7 @@ class Mounts:
         self.io = io
         self.session = session
         self.alone = False
+        self._defers = False  # the node drains
         self.keep_dead = True  # at the end mounts stay, dead: but where somebody ends the session
         self._serial = 0
         self._mounts: dict[int, Mount] = {}  # by number
@@ -297,6 +303,12 @@ class Mounts:
     def keep(self, ino: int) -> bool:
         """Is it in use here, so that its closing will be told?"""
         return any(mount.keep(ino) for mount in self._mounts.values())
+
+    def defer(self) -> int:
+        """The node drains: the machine is to know of each opening to write, also in mounts that are made later. How many files are open and
+        written to this node or to stripes, or are being made."""
+        self._defers = True
+        return max((mount.defer() for mount in self._mounts.values()), default=0)  # each answers for the node
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
@@ -449,6 +461,8 @@ class Mounts:
         self.io.set_shy(any(isinstance(mount, FusepyMount) for mount in self._mounts.values()))
         for mount in self._mounts.values():
             mount.set_alone(self.alone)
+        if self._defers:
+            self.defer()
 
     def _greet(self) -> None:
         """Answer the commands whose mounts the kernel has greeted."""

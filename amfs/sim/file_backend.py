@@ -103,7 +103,7 @@ class SimFileBackend:
             w.Drop.by(lambda o: self._drop(o.inodes)), w.DropWhole.by(lambda o: self._drop_whole(o.ino)),
             w.DropStripes.by(lambda o: self._drop_stripes(o.ino)), w.ListEvictable.by(lambda o: self.evictable()),
             w.ListWhole.by(lambda o: [(ino, len(data)) for ino, data in self.parts.items()]),
-            w.Spill.by(lambda o: self._spill(o.ino)), w.RoomMade.by(lambda o: self.freed.append(o.freed)),
+            w.DeferOpenings.by(lambda o: 0), w.Spill.by(lambda o: self._spill(o.ino)), w.RoomMade.by(lambda o: self.freed.append(o.freed)),
             w.RunsGiveWay.by(lambda o: 0),
             w.End.by(self._end), w.EndRecorded.by(lambda o: self._end_recorded(o.ino)),
             w.Truncate.by(lambda o: self._truncate(o.ino, o.opened, o.size)), w.Fetch.by(self._fetch),

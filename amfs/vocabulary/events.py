@@ -275,14 +275,19 @@ class Kept(NamedTuple):
 
 
 class MoveAway(Struct, frozen=True):
-    """Effect of a drain, event of the file system: have other nodes take what only this one has."""
+    """Effect of a drain, event of the file system: have other nodes take what only this one has. ``last``: from now on nobody begins to
+    write here; who would, waits until the node has left."""
+
+    last: bool = False
 
 
 class MovedAway(Struct, frozen=True):
-    """The answer to a ``MoveAway``; ``kept``: content that no other node has yet. ``takers``: nodes that could take it."""
+    """The answer to a ``MoveAway``; ``kept``: content that no other node has yet. ``takers``: nodes that could take it. ``changed``: files
+    were opened to write meanwhile, or came, and there is nothing else."""
 
     kept: tuple[Kept, ...]
     takers: int
+    changed: bool = False
 
 
 class FsWorked(Struct, frozen=True):

@@ -85,6 +85,11 @@ class ListWhole(WorkOrder[list[tuple[int, int]]], frozen=True):
     """(inode, bytes) of all whole files that lie here, open or not."""
 
 
+class DeferOpenings(WorkOrder[int], frozen=True):
+    """From now on the mounts of this node have the machine decide each opening to write, for the node drains. How many files are open there
+    and written to this node or to stripes, or are being made."""
+
+
 class Spill(WorkOrder[int], frozen=True):
     """The whole content of a file that nobody here has open goes to the spill directory; bytes that are free now."""
 
@@ -487,7 +492,7 @@ class Invalidate(WorkOrder[None], frozen=True):
 
 
 AnyWork = (
-    MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | ListWhole | Spill | RoomMade
+    MakePart | LiveFacts | SetTimes | Drop | DropWhole | DropStripes | ListEvictable | ListWhole | DeferOpenings | Spill | RoomMade
     | RunsGiveWay
     | End | EndRecorded | Truncate
     | Fetch | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | MendStripe | DropCopied

@@ -576,6 +576,9 @@ QUESTIONS = frozenset((Lookup, List, Getattr, Holders, Readlink, GetXattr, ListX
 #: They may take as long as copying a file does, and may be asked again: when no answer comes in time, and when the asked node dies.
 #: A closing is one: the kernel has answered the program's ``close`` by then, and an heir that does not hear of it has an empty file.
 LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring, Closed))
+#: Asked again when the asked node dies, for to do them twice is to do them once. (``Open`` says whether it has let the asker in to write.
+#: The dead node may have done that: ``Opener`` does not go by it alone.)
+REPEATABLE = QUESTIONS | LONG | frozenset((Open, Hold, AbortWriteOpen))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
     Lock, Unlock,

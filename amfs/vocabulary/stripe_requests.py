@@ -54,7 +54,9 @@ class SendStripe(PeerCall[None], frozen=True):
 
 
 class StillComing(PeerCall[bool], frozen=True):
-    """Are records or stripes on their way to the asked node?"""
+    """Are records or stripes on their way to the asked node, or has it an older table than ``version``?"""
+
+    version: int = 0
 
 
 class Lose(PeerCall[None], frozen=True):

@@ -229,6 +229,12 @@ static PyObject *fuse_set_alone(PyObject *self, PyObject *alone) {
     Py_RETURN_NONE;
 }
 
+static PyObject *fuse_defer(PyObject *self, PyObject *ignored) {
+    unsigned count;
+    WITHOUT_GIL(count = amfs_fuse_defer(mount_of(self)));
+    return PyLong_FromUnsignedLong(count);
+}
+
 static PyObject *fuse_keep(PyObject *self, PyObject *args) {
     unsigned long long ino;
     if (!PyArg_ParseTuple(args, "K:keep", &ino)) return NULL;
@@ -346,6 +352,7 @@ static PyMethodDef fuse_methods[] = {
     {"await_invalidated", fuse_await_invalidated, METH_VARARGS,
      "await_invalidated($self, number, /)\n--\n\nWait until the kernel has forgotten it."},
     {"set_alone", fuse_set_alone, METH_O, "set_alone(alone)"},
+    {"defer", fuse_defer, METH_NOARGS, "defer() -> int"},
     {"keep", fuse_keep, METH_VARARGS, "keep($self, ino, /)\n--\n\nIs it in use, so that \"closed\" will say when it is not?"},
     {"open_count", fuse_open_count, METH_VARARGS, "open_count($self, ino, /)\n--\n\n(readers, writers)"},
     {"active", fuse_active, METH_NOARGS, "active($self, /)\n--\n\nWhat the kernel granted, and counts."},

@@ -20,6 +20,12 @@ static PyObject *moment(PyObject *self, PyObject *unused_) {
     return PyLong_FromUnsignedLongLong(meta_moment(of(self)));
 }
 
+static PyObject *is_fresh(PyObject *self, PyObject *args) {
+    ull since, ino;
+    if (!PyArg_ParseTuple(args, "KK:is_fresh", &since, &ino)) return NULL;
+    return PyBool_FromLong(meta_fresh(of(self), since, ino));
+}
+
 static PyObject *cached(PyObject *self, PyObject *args) {
     ull ino;
     struct meta_attr attr;
@@ -72,6 +78,7 @@ static PyObject *direct_uses(PyObject *self, PyObject *args) {
 PyMethodDef py_meta_copies_methods[] = {
     VARARGS("cache", cache, "cache(attr, replica)"),
     {"moment", moment, METH_NOARGS, "moment()"},
+    VARARGS("is_fresh", is_fresh, "is_fresh(since, ino)"),
     VARARGS("cached", cached, "cached(ino)"),
     VARARGS("uncache", uncache, "uncache(ino)"),
     VARARGS("closing", closing, "closing(ino)"),

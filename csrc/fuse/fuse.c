@@ -441,6 +441,19 @@ void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone) {
     pthread_mutex_unlock(&node->mounts_lock);
 }
 
+unsigned amfs_fuse_defer(struct amfs_fuse *mount) {
+    struct node *node = mount->node;
+    pthread_mutex_lock(&node->lock); /* what has looked at it counts as open by now */
+    atomic_store(&node->defers, true);
+    unsigned count = atomic_load(&node->making); /* what is not counted here any more counts as open, or is closed */
+    for (size_t i = 0; i < FILE_BUCKETS; i++)
+        for (const struct file *file = node->files[i]; file != NULL; file = file->next)
+            for (const struct view *view = file->writers == 0 ? NULL : file->views; view != NULL; view = view->next)
+                if (view->writers > 0 && fuse_view_kind(view) != FSIO_REMOTE) count++;
+    pthread_mutex_unlock(&node->lock);
+    return count;
+}
+
 void amfs_fuse_active(struct amfs_fuse *mount, struct amfs_fuse_active *active) {
     uint64_t granted = atomic_load(&mount->started) ? mount->granted : 0;
     *active = (struct amfs_fuse_active){

@@ -92,6 +92,10 @@ bool amfs_fuse_ended(const struct amfs_fuse *mount);   /* unmounted, or the conn
  * mounts of the node. */
 void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone);
 
+/* From now on the poll loop decides of each opening to write, and so knows of it: the node drains. How many files are open in the mounts of the node and
+ * written to its store or to stripes, or are being made. For all mounts of the node, and for good. */
+unsigned amfs_fuse_defer(struct amfs_fuse *mount);
+
 struct amfs_fuse_request *amfs_fuse_take(struct amfs_fuse *mount); /* oldest first; those with unique 0 are the caller's to free */
 void amfs_fuse_request_free(struct amfs_fuse_request *request);
 

@@ -61,7 +61,7 @@ void fuse_do_open(struct call *call) {
         return;
     }
     pthread_mutex_lock(&mount->node->lock); /* nobody is to find it unused in between, and say that it is finished */
-    int error = meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
+    int error = writing && atomic_load(&mount->node->defers) ? META_BUSY : meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
     bool here = error == 0;
     if (here) {
         struct opening opening = {.ino = attr.ino,

@@ -155,7 +155,7 @@ static int open_implicitly(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct meta_attr attr;
     pthread_mutex_lock(&mount->node->lock);
-    int error = meta_open_here(mount->node->meta, call->in->ino, true, &attr);
+    int error = atomic_load(&mount->node->defers) ? META_BUSY : meta_open_here(mount->node->meta, call->in->ino, true, &attr);
     bool here = error == 0;
     if (here) {
         struct opening opening = {.ino = attr.ino,

@@ -108,6 +108,8 @@ struct node {
     atomic_uint copied; /* files of which a copy is open here and their shards do not know */
     atomic_bool unseen; /* a mount here opens files without a word */
     atomic_bool alone;
+    atomic_bool defers; /* a file that is opened or made to be written takes the poll loop; set with the lock held */
+    atomic_uint making; /* files that other shards are being asked to make, to be written here */
     _Atomic int64_t floor; /* no time that we give is before this one */
     pthread_mutex_t touch_lock;
     struct touch touches[TOUCHES];

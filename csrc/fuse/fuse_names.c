@@ -205,7 +205,9 @@ void fuse_do_make(struct call *call) {
     struct created out;
     int opened = 0;
     if (opens) pthread_mutex_lock(&node->lock);
-    int error = meta_create(node->meta, call->in->ino, it.name, it.length, now, node->id, it.target, false, &attr);
+    int error = opens && atomic_load(&node->defers)
+                    ? META_BUSY
+                    : meta_create(node->meta, call->in->ino, it.name, it.length, now, node->id, it.target, false, &attr);
     if (error == 0) fuse_backups_early(mount); /* it is on its way while the file is opened */
     if (opens && error == 0) opened = open_created(mount, &attr, &it, &out);
     if (opens) pthread_mutex_unlock(&node->lock);

@@ -149,9 +149,15 @@ bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request)
                                    .attempt = request->attempt != 0,
                                    .name_length = request->name_length};
     memcpy(asking->name, request->name, request->name_length);
+    bool makes = request->op == FUSE_OP_CREATE, defers = false;
+    if (makes) {
+        atomic_fetch_add(&node->making, 1);
+        defers = atomic_load(&node->defers);
+    }
     request->direct = true;
-    if (peer_meta_ask(peer_meta, owner, &question, &asking->call) == 0) return true;
+    if (!defers && peer_meta_ask(peer_meta, owner, &question, &asking->call) == 0) return true;
     request->direct = false;
+    if (makes) atomic_fetch_sub(&node->making, 1);
     free(asking);
     return false;
 }
@@ -297,7 +303,10 @@ static bool take_answer(const struct fuse_asking *asking, const struct peer_meta
 
 static void answered(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
     struct fuse_asking *asking = (struct fuse_asking *)(void *)call;
+    struct node *node = asking->mount->node;
+    bool makes = asking->op == FUSE_OP_CREATE;
     if (!take_answer(asking, answer)) fuse_slow_again(asking->mount, asking->unique);
+    if (makes) atomic_fetch_sub(&node->making, 1); /* by now it counts as open */
     free(asking);
 }
 

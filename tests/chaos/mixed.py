@@ -29,7 +29,8 @@ from typing import NamedTuple
 AMFS = (sys.executable, "-m", "amfs")
 CALL_S = 60.0  # no call may take longer
 COPIES_S = 60.0  # after which each file has its copies again
-LAYOUTS = {"whole": (), "striped": (), "grown": ("--store-limit", "96M", "--spill", "none")}
+GROWN_MIB = 96  # the limit of a node's store where files outgrow it
+LAYOUTS = {"whole": (), "striped": (), "grown": ("--store-limit", f"{GROWN_MIB}M", "--spill", "none")}
 
 
 class Cell(NamedTuple):
@@ -81,9 +82,15 @@ class Session:
         self.killed.append(node)
 
     def short(self) -> str:
-        """What status says of files with fewer copies than asked for."""
+        """What status says of files with fewer copies than asked for, if there is room for those."""
         lines = [line for line in self.amfs("status", self.name).splitlines() if "fewer copies" in line]
-        return f"{' '.join(lines).strip()}:\n{self.amfs('ls', '-l', 'amfs:/files')}" if lines else ""
+        if not lines:
+            return ""
+        files = self.amfs("ls", "-l", "amfs:/files")
+        living = self.cell.nodes - len(self.killed)
+        kib = int(files.split("\n", 1)[0].removeprefix("total ")) * min(self.cell.replicas, living)
+        full = self.cell.layout == "grown" and kib > 0.9 * living * GROWN_MIB * 1024
+        return "" if full else f"{' '.join(lines).strip()}:\n{files}"
 
     def end(self) -> None:
         for place in self.mounts.values():

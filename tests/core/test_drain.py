@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from recorder import Recorder
 
-from amfs.engine.drain import AGAIN_S, Drain
+from amfs.engine.drain import AGAIN_S, LAST_OF_TIME, Drain
 from amfs.engine.units import units
 from amfs.engine.views import follow
 from amfs.vocabulary import messages as m
@@ -87,3 +87,21 @@ def test_a_node_that_drains_has_no_partitions_takes_no_tasks_and_goes_on_dispatc
 def test_nodes_that_drain_are_left_alone() -> None:
     view = follow(view_of(0, 1), m.ViewChange(1, 0, 0, draining=(1,)))
     assert set(follow(view, m.ViewChange(2, 0, 1, left=(0,))).table) == {1}
+
+
+def test_when_nothing_is_left_but_what_began_meanwhile_nobody_begins_any_more() -> None:
+    """A program that writes one file after the other kept the node until its time was over, and then lost the last ones."""
+    node = draining()
+    assert not node.effect(MoveAway).last
+    node.forget().feed(MovedAway((FILE,), 2, changed=True))
+    assert node.effect(MoveAway).last
+    assert node.forget().feed(MovedAway((), 2)).effect(Leaving)
+
+
+def test_tasks_that_run_may_write_until_the_time_is_nearly_over() -> None:
+    tasks = Tasks()
+    tasks.running = 1
+    node = draining(tasks).feed(MovedAway((FILE,), 2, changed=True)).forget().advance(AGAIN_S)
+    assert not node.effect(MoveAway).last
+    node.advance(30 * LAST_OF_TIME).feed(MovedAway((FILE,), 2, changed=True)).forget().advance(AGAIN_S)
+    assert node.effect(MoveAway).last

@@ -27,7 +27,7 @@ from amfs.fs.vfs.calls import PATIENCE_S
 from amfs.sim.file_backend import STRIPE
 from amfs.vocabulary import messages as m
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import LOST, STRIPED, WHOLE, Attr
+from amfs.vocabulary.attr import LOST, META_SET_MODE, STRIPED, WHOLE, Attr
 from amfs.vocabulary.events import Received
 
 
@@ -293,3 +293,104 @@ def test_an_opening_waits_until_shard_and_reader_have_heard_of_the_same_losses(l
         cluster.held_links = set()
         with pytest.raises(OSError, match="EIO"):
             cluster.finish(opening)
+
+
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC], ids=str)
+@pytest.mark.parametrize("asker", [0, 1])
+def test_a_file_is_opened_while_the_node_of_its_record_dies(flags: int, asker: int) -> None:
+    """To open it was EIO, though its content and its record live on: the node that had died was not asked once more through its heir. Who
+    was let in to write by the dead one has no content by that, and brings it. ``asker``: has the content, or not."""
+    for steps in range(1, 60, 2):
+        cluster = Cluster(4, steps)
+        name = names_at(cluster, 2)[0]
+        ino = write(cluster, 0, b"/" + name, b"kept")
+        cluster.settle()
+        token = cluster.start(asker, "open", ino, flags)
+        for _ in range(steps):
+            if token not in cluster.answers:
+                cluster.step()
+        cluster.kill(2)
+        opened = cluster.finish(token)
+        expected = b"" if flags & os.O_TRUNC else b"kept"
+        assert bytes(cluster.nodes[asker].content(ino, opened)) == expected
+        cluster.call(asker, "closed", ino, flags != os.O_RDONLY, None)
+        cluster.settle()
+        for node in living(cluster):
+            assert read(cluster, node, b"/" + name) == expected, (steps, node)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_who_was_let_in_to_write_by_a_node_that_died_before_it_said_so_brings_the_content(seed: int) -> None:
+    """The heir knows it as the writer, and does not say that it has just become that: what lies there need not be the content."""
+    cluster = Cluster(4, seed)
+    name = names_at(cluster, 2)[0]
+    ino = write(cluster, 0, b"/" + name, b"first")
+    handle, _ = cluster.call(0, "open_path", b"/" + name, os.O_RDWR, 0, -1, 0, -1)
+    cluster.call(0, "write", handle, 0, b"other")
+    record = cluster.nodes[2].meta
+    token = cluster.start(1, "open", ino, os.O_RDWR)
+    while not cluster.links.get((2, 1)):
+        cluster.step()
+    while not cluster.links.get((1, 2)):  # it has looked, and the file is being written
+        cluster.step()
+    cluster.held_links = {(2, 1)}
+    cluster.start(0, "close", handle)
+    while Attr(*record.getattr(ino, 2)).writer != 1:
+        cluster.step()
+    for _ in range(100):
+        if not (cluster.batches or cluster.taken):
+            break
+        cluster.step()
+    assert token not in cluster.answers
+    cluster.held_links = set()
+    cluster.kill(2)
+    opened = cluster.finish(token)
+    assert bytes(cluster.nodes[1].content(ino, opened)) == b"other"
+
+
+@pytest.mark.parametrize("partition", range(3))
+def test_a_directory_is_made_while_the_manager_dies_or_leaves(partition: int) -> None:
+    """It was EIO: a task that makes its directory failed when the manager drained. By the next manager it is made once, or was already."""
+    for steps in range(1, 80, 2):
+        cluster = Cluster(4, steps)
+        name = names_at(cluster, partition)[0]
+        token = cluster.start(3, "mkdir_path", b"/" + name, 0o755, False)
+        for _ in range(steps):
+            if token not in cluster.answers:
+                cluster.step()
+        cluster.kill(0)
+        cluster.finish(token)
+        assert refused(cluster, 3, "mkdir_path", b"/" + name, 0o755, False) == errno.EEXIST
+        cluster.settle()
+        for node in living(cluster):
+            assert listed(cluster, node) == [name], (steps, node)
+
+
+def test_a_directory_that_another_has_made_while_the_manager_died_is_not_taken_for_ours() -> None:
+    cluster = Cluster(4, 5)
+    cluster.call(2, "mkdir_path", b"/d", 0o755, False)
+    cluster.settle()
+    cluster.held_links = {(3, 0)}
+    token = cluster.start(3, "mkdir_path", b"/d", 0o755, False)
+    while not cluster.links.get((3, 0)):
+        assert cluster.step()
+    cluster.kill(0)
+    cluster.held_links = set()
+    with pytest.raises(OSError, match="EEXIST"):
+        cluster.finish(token)
+
+
+def test_the_mode_of_a_directory_is_changed_while_the_manager_dies() -> None:
+    for steps in range(1, 40, 3):
+        cluster = Cluster(4, steps)
+        cluster.call(3, "mkdir_path", b"/d", 0o755, False)
+        cluster.settle()
+        token = cluster.start(3, "setattr_path", b"/d", META_SET_MODE, Attr(mode=0o700), True)
+        for _ in range(steps):
+            if token not in cluster.answers:
+                cluster.step()
+        cluster.kill(0)
+        cluster.finish(token)
+        cluster.settle()
+        for node in living(cluster):
+            assert Attr(*cluster.call(node, "walk", b"/d", True)[0]).mode & 0o777 == 0o700

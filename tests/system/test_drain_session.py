@@ -6,6 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,6 +71,56 @@ def test_no_file_of_nodes_that_are_told_to_end_is_lost(told: tuple[int, ...]) ->
             assert len(files.df()) == 4 - len(told)
             for name in names:
                 assert files.read_bytes(name) == DATA, name
+
+
+def test_no_file_that_a_program_has_closed_in_a_mount_of_a_node_that_leaves_is_lost(tmp_path: Path) -> None:
+    """It makes one after the other, which the poll loop did not see, until the mount ends. The last ones were EIO."""
+    closed: list[str] = []
+
+    def write_on() -> None:
+        with suppress(OSError):
+            while True:
+                (tmp_path / f"f{len(closed)}").write_bytes(b"%d" % len(closed))
+                closed.append(f"f{len(closed)}")
+
+    with running(3) as session:
+        assert amfs("mount", str(tmp_path), "--node", "1").returncode == 0
+        try:
+            with Files(node=1) as files:
+                for number in range(8):
+                    files.write_bytes(f"/first-{number}", DATA)
+            writer = threading.Thread(target=write_on)
+            writer.start()
+            until(lambda: len(closed) > 5)
+            tell(session, 1)
+            writer.join(PATIENCE_S)
+            assert not writer.is_alive()
+            assert "all that it had is on other nodes" in log(session, 1)
+            with Files(node=0) as files:
+                assert [name for name in closed if files.read_bytes(f"/{name}") != name[1:].encode()] == []
+        finally:
+            amfs("umount", str(tmp_path))
+
+
+def test_no_directory_is_refused_while_the_manager_leaves() -> None:
+    """The last ones that it was asked for were EIO."""
+    made: list[str] = []
+
+    def make_on() -> None:
+        with Files(node=2) as files:
+            while is_running(manager.pid, manager.started) or len(made) < 20:
+                files.mkdir(f"/d{len(made)}")
+                made.append(f"d{len(made)}")
+
+    with running(3) as session, ThreadPoolExecutor(1) as pool:
+        manager = next(entry for entry in session.nodes if entry.node == 0)
+        making = pool.submit(make_on)
+        until(lambda: len(made) > 5 or making.done())
+        tell(session, 0)
+        making.result(PATIENCE_S)
+        assert "all that it had is on other nodes" in log(session, 0)
+        with Files(node=1) as files:
+            assert sorted(files.listdir("/")) == sorted(made)
 
 
 def test_the_last_node_says_that_nobody_takes_what_it_has() -> None:

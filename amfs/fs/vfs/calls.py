@@ -231,6 +231,9 @@ class Calls:
         else:
             del self._held[key]
 
+    def is_held(self, key: object) -> bool:
+        return key in self._held
+
     def wait(self, key: object) -> Operation[None]:
         """Until nobody of this node holds ``key``."""
         yield Acquire(key)

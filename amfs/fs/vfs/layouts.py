@@ -43,7 +43,7 @@ class Layouts:
     def set_layout(self, caller: Caller, ino: int, layout: int, stripe: int) -> Operation[None]:
         """EBUSY: it is being written."""
         if self._directories.is_directory(ino):
-            yield from self._owners.ask_manager(p.ChangeDirectory(p.SetDirectoryLayout(ino, layout, stripe)))
+            yield from self._owners.ask_manager(p.ChangeDirectory(p.SetDirectoryLayout(ino, layout, stripe)), twice=True)
             return
         attr = yield from self._owners.ask(p.Getattr(ino))
         if not stat.S_ISREG(attr.mode):
@@ -73,7 +73,7 @@ class Layouts:
         if copies > 1:
             yield from self._stripes.expect()
         if self._directories.is_directory(ino):
-            yield from self._owners.ask_manager(p.ChangeDirectory(p.SetDirectoryCopies(ino, copies)))
+            yield from self._owners.ask_manager(p.ChangeDirectory(p.SetDirectoryCopies(ino, copies)), twice=True)
             return
         attr = yield from self._owners.ask(p.Getattr(ino))
         if not stat.S_ISREG(attr.mode) or not copies:

@@ -105,7 +105,7 @@ class FileSystem(Machine):
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
         self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside, damage, moves)
-        self._drainer = Drainer(calls, members, owners, opener, self.mover)
+        self._drainer = Drainer(calls, members, owners, opener, files, self.mover)
         self._clients: set[int] = set()
         self.on_message = {m.PeerRequest: calls.on_request, m.PeerResponse: calls.on_response, m.FsRequest: self._on_request}
         self.on_event = {
@@ -211,7 +211,7 @@ class FileSystem(Machine):
         def answer(error: OSError | None, moved: MovedAway | None) -> None:
             self.out.append(moved or MovedAway((Kept("what it has", 0, str(error)),), 1))
 
-        self.calls.spawn(self._drainer.move_away(), answer)
+        self.calls.spawn(self._drainer.move_away(event.last), answer)
 
     # ── members ────────────────────────────────────────────────────────────────────────────────────
 

@@ -31,6 +31,11 @@ class Members:
         and what was told with it."""
         return self.version, *(number for told in sorted(self.told) for number in told)
 
+    @property
+    def staying(self) -> frozenset[int]:
+        """Living nodes that have partitions: those that drain have none, and what they hold goes with them."""
+        return self.live.intersection(self.owners)
+
     def set_version(self, version: int) -> None:
         """A new table has come. Whoever tells of a loss tells everybody again."""
         self.version = version

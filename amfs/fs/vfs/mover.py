@@ -76,7 +76,7 @@ class PartitionMover:
             p.HandOver.by(self._hand_over),
             p.ForgetBackup.by(self._forget_backup),
             p.Lose.by(self._lost),
-            p.StillComing.by(lambda peer, call: self.in_motion() or self.is_fetching()),
+            p.StillComing.by(lambda peer, call: self.in_motion() or self.is_fetching() or members.version < call.version),
         )
 
     def in_motion(self) -> bool:

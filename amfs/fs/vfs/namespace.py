@@ -227,9 +227,10 @@ class Namespace:
         self, caller: Caller, dir: int, name: bytes, wanted: Attr, although_lost: bool = False
     ) -> Operation[tuple[Attr, Opened]]:
         """A new file, opened to be written. EEXIST, and EIO as of ``make``."""
-        attr = yield from self.make(caller, dir, name, wanted, although_lost=although_lost)
-        opened = yield from self._files.create(caller.endpoint, attr)
-        return attr, opened
+        yield from self._files.await_stay()
+        with self._files.making():
+            attr = yield from self.make(caller, dir, name, wanted, although_lost=although_lost)
+            return attr, (yield from self._files.create(caller.endpoint, attr))
 
     def mknod(self, caller: Caller, dir: int, name: bytes, mode: int, rdev: int, pending: int = 0) -> Operation[q.Looked]:
         wanted = self.new(caller, dir, mode)._replace(rdev=rdev, pending=pending)
@@ -241,10 +242,38 @@ class Namespace:
 
     def mkdir(self, caller: Caller, dir: int, name: bytes, mode: int) -> Operation[q.Looked]:
         wanted = _NOTHING._replace(mode=stat.S_IFDIR | stat.S_IMODE(mode), uid=caller.uid, gid=caller.gid, finished=1)
-        attr = yield from self._owners.ask_manager(p.Mkdir(dir, name, wanted, caller.now))
+        attr = yield from self._make_directory(p.Mkdir(dir, name, wanted, caller.now))
         self._directories.remember_touch(caller.now, dir)
         caller.inodes.append(dir)
         return q.Looked(attr, True)
+
+    def _make_directory(self, call: p.Mkdir) -> Operation[Attr]:
+        """The manager that was asked may have left, or died, and have made it everywhere or, as its successor sees to, nowhere. So that one
+        is asked, and what is there is ours if it has the time that we gave it."""
+        manager, end = self._members.manager, self._calls.now + PATIENCE_S
+        while True:
+            try:
+                return (yield from self._owners.ask_manager(call, twice=True))
+            except OSError as error:
+                if error.errno != errno.EEXIST or self._members.manager == manager:
+                    raise
+                try:
+                    found = Attr(*self._meta.dir_find(call.dir, call.name))
+                except OSError:  # its name was reserved by that manager, and its shard has not heard that nothing came of it
+                    if self._calls.now >= end or not (yield from self._is_reserved(call.dir, call.name)):
+                        raise error from None
+                else:
+                    if (found.atime, found.uid, found.gid) != (call.now, call.attr.uid, call.attr.gid):
+                        raise
+                    return found
+            yield Sleep(PAUSE_LAST_S)
+
+    def _is_reserved(self, dir: int, name: bytes) -> Operation[bool]:
+        """Is it the name of a directory? No: a file's, or nobody's."""
+        try:
+            return (yield from self._owners.ask(p.Lookup(dir, name))).type == stat.S_IFDIR
+        except OSError as error:
+            return error.errno == errno.ENOENT
 
     def link(self, caller: Caller, ino: int, dir: int, name: bytes) -> Operation[q.Looked]:
         attr = yield from self.inode(ino)
@@ -390,7 +419,7 @@ class Namespace:
                 # Whether it is sticky kernels learn by its name.
                 caller.entries.append((self._meta.dir_get(ino)[1], self._meta.dir_name(ino)))
             change = p.SetDirectoryAttr(ino, mask, wanted, caller.now)
-            return q.Looked((yield from self._owners.ask_manager(p.ChangeDirectory(change))), True)
+            return q.Looked((yield from self._owners.ask_manager(p.ChangeDirectory(change), twice=True)), True)
         if mask & META_SET_SIZE:
             yield from self._truncate(caller, ino, wanted.size, bool(mask & SETATTR_BY_NAME))
             mask &= ~(META_SET_SIZE | SETATTR_BY_NAME)

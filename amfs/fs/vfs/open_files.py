@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -52,6 +52,9 @@ def _closing(ino: int) -> object:
     return "closing", ino
 
 
+_LEAVING = "leaving"  # held for good by the node as it is about to leave
+
+
 def _bringing(ino: int) -> object:
     return "bringing", ino
 
@@ -70,6 +73,8 @@ class OpenFiles:
         self._opener = opener
         self._stripes = stripes
         self._files: dict[int, OpenFile] = {}
+        self._leaves = False
+        self._making = 0
         self._checkpoints = Checkpoints(calls, members, owners)
         once = Once(calls)
         calls.serve(
@@ -98,12 +103,44 @@ class OpenFiles:
         for file in self._files.values():
             file.check_invariants()
 
+    def written(self) -> list[int]:
+        """Files that are open to be written through this node or another, or about to be. Of mounts those that the poll loop has opened."""
+        return [ino for ino, file in self._files.items() if file.opening_to_write or file.has_writer or file.unreported]
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """A file is being made to be opened here: its record may be there before it is known here."""
+        self._making += 1
+        try:
+            yield
+        finally:
+            self._making -= 1
+            self._opener.changes += 1
+
+    @property
+    def is_making(self) -> bool:
+        return self._making > 0
+
+    def begin_no_more(self) -> Operation[None]:
+        """This node is about to leave. Who would begin to write here waits, and is told that the node has gone; other nodes do not write
+        through this one if they do not yet."""
+        if not self._leaves:
+            self._leaves = True
+            yield Acquire(_LEAVING)
+
+    def await_stay(self) -> Operation[None]:
+        """Before anything is done to open a file to write."""
+        if self._leaves:
+            yield from self._calls.wait(_LEAVING)
+
     # ── opening ────────────────────────────────────────────────────────────────────────────────────
 
     def open(self, endpoint: object, ino: int, flags: int, put: bool = False) -> Operation[Opened]:
         """A handle for ``endpoint`` (a mount, a client, or a task of this node). ``put``: as ``Opener.open`` has it."""
         truncate = bool(flags & O_TRUNC)
         writing = bool(flags & O_ACCMODE) or truncate
+        if writing:
+            yield from self.await_stay()
         file = self._begin(ino, writing)
         try:
             yield from self._calls.wait(_closing(ino))  # the closing of an earlier handle must not be taken for this one's
@@ -128,7 +165,7 @@ class OpenFiles:
         file = self._of(ino)
         file.opening += 1
         file.opening_to_write += writing
-        self._opener.begun += writing
+        self._opener.changes += writing
         self._meta.claim(ino, True)  # a mount that has opened it directly leaves the word that it is closed to us
         return file
 
@@ -136,6 +173,7 @@ class OpenFiles:
         """The shard is told when nobody on this node has it open, nor is about to; and of what was written while this was under way."""
         file.opening -= 1
         file.opening_to_write -= writing
+        self._opener.changes += writing  # what it has made here was not there before
         if file.opening:
             return
         ino = file.ino
@@ -220,7 +258,7 @@ class OpenFiles:
             yield from self._opener.await_told(ino)
             yield Acquire(_closing(ino))
             try:
-                if not file.proxy and not (yield from self._become_proxy(file)):
+                if not file.proxy and (self._leaves or not (yield from self._become_proxy(file))):
                     return False
             finally:
                 self._calls.release(_closing(ino))

@@ -46,7 +46,9 @@ class Opener:
         self._members = members
         self._owners = owners
         self._caches = caches
-        self.begun = 0  # how often a file was opened on this node to write, or a replica came: a node that drains looks again
+        #: How often an opening to write has begun or ended on this node, or a replica has come: a node that drains looks again. Of those in
+        #: mounts only the ones that the poll loop decides.
+        self.changes = 0
 
     def holding_part(self, ino: int, change: Callable[[], Operation[T]]) -> Operation[T]:
         """Do what brings or removes the whole content here while nothing else does. It must not wait for a node that writes the file."""
@@ -62,6 +64,7 @@ class Opener:
         calls, me, ino = self._calls, self._members.node, file.ino
         looked: Attr | None = None  # what a writer saw at its first look
         brought: Attr | None = None  # the record of the content that it has fetched
+        fetched = 0  # the moment before that
         became = False  # the writer, by this opening: then what lies here is not what the file contains, unless the record says so
         end, pause = calls.now + OPEN_S, PAUSE_FIRST_S
         yield from self.await_told(ino)
@@ -73,7 +76,9 @@ class Opener:
                 file.move(OpenEvent.BECOMES_WRITER)
             losses, seen = self._members.losses, self._members.losses_seen
             attr, holders, granted, lost, heard = yield from self._owners.ask(p.Open(ino, writing and not first_look))
-            became = became or granted
+            became = became or granted or (looked is not None and looked.writer != me == attr.writer)  # by a node that has died since
+            # Not by size and time alone: a store through a mapping moves no time. Who is let in to write it meanwhile, we hear of before.
+            good = brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime) and self._meta.is_fresh(fetched, ino)
             if writing and attr.copies > 1:
                 self._meta.expect_copies()
             if writing and not first_look:
@@ -88,7 +93,7 @@ class Opener:
             elif first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
                 if not elsewhere or (yield from self._replicate(file, attr, holders, True)):
-                    looked, brought = attr, attr if elsewhere else None
+                    looked, brought, fetched = attr, attr if elsewhere else None, since
                     continue
             elif attr.writer not in (-1, me):
                 return Opened(REMOTE, attr.writer, attr.stripe, attr.size, seen)
@@ -98,7 +103,7 @@ class Opener:
                 if not (yield from self._make(attr, looked or attr, mine, writing, truncate)):
                     continue
                 opened = Opened(LOCAL, me, stripe_of(attr), attr.size, seen)
-            elif mine or (brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime)):
+            elif mine or good:
                 opened = Opened(LOCAL, me, stripe_of(attr), attr.size, seen)
                 if not writing and attr.finished and not self._owners.is_here(ino):
                     self._meta.cache(attr, True, since)  # so that the mount opens it by itself the next time
@@ -106,6 +111,7 @@ class Opener:
                 raise failure(errno.EIO)  # they are all gone
             elif writing:
                 # Another has written between our look and our opening. We are the writer now, and get its content.
+                fetched = self._meta.moment()
                 if (yield from self._replicate(file, attr, holders, True)):
                     brought = attr
                     continue
@@ -192,7 +198,7 @@ class Opener:
         except OSError:
             self._calls.order(w.DropWhole(ino))
             raise
-        self.begun += 1
+        self.changes += 1
         if not self._owners.is_here(ino):
             self._meta.cache(attr, True, since)
 

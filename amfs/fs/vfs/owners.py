@@ -33,13 +33,13 @@ class Owners:
             try:
                 return (yield from ask(meta.owner(partition), call))
             except OSError as error:
-                # A node that died is replaced in the table; what it was asked may have been done, so only questions are asked again.
-                repeatable = type(call) in p.LONG
-                if repeatable and error.errno == errno.ETIMEDOUT:
+                # A node that died is replaced in the table; what it was asked may have been done. So a change is EIO, unless it may be done
+                # twice: nobody knows whether it was made, and its caller is told so.
+                if type(call) in p.LONG and error.errno == errno.ETIMEDOUT:
                     end = self._calls.now + PATIENCE_S  # it is under way
                     continue
                 dead = error.errno == errno.EHOSTDOWN
-                again = error.errno in (META_NOT_MINE, META_BUSY) or (dead and (repeatable or type(call) in p.QUESTIONS))
+                again = error.errno in (META_NOT_MINE, META_BUSY) or (dead and type(call) in p.REPEATABLE)
                 if not again:
                     raise failure(errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else error.errno or errno.EIO) from None
                 if self._calls.now >= end:
@@ -47,13 +47,18 @@ class Owners:
             yield Sleep(pause)
             pause = min(2 * pause, PAUSE_LAST_S)
 
-    def ask_manager(self, call: p.PeerCall[T]) -> Operation[T]:
-        try:
-            return (yield from ask(self._members.manager, call))
-        except OSError as error:
-            if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT):
-                raise failure(errno.EIO) from None
-            raise
+    def ask_manager(self, call: p.PeerCall[T], twice: bool = False) -> Operation[T]:
+        """``twice``: to do it twice is to do it once. Then the next manager is asked when this one leaves, or dies."""
+        end = self._calls.now + PATIENCE_S
+        while True:
+            try:
+                return (yield from ask(self._members.manager, call))
+            except OSError as error:
+                if error.errno not in (errno.EHOSTDOWN, errno.ETIMEDOUT):
+                    raise
+                if not twice or error.errno == errno.ETIMEDOUT or self._calls.now >= end:
+                    raise failure(errno.EIO) from None
+            yield Sleep(PAUSE_LAST_S)
 
     def of_inode(self, ino: int) -> int:
         return self._meta.owner(self._meta.ino_partition(ino))

@@ -86,18 +86,28 @@ class Replicas:
     def _record(self, ino: int) -> Attr:
         return Attr(*self._meta.getattr(ino, self._members.node))
 
+    def _places(self, ino: int, nodes: frozenset[int]) -> list[int]:
+        """As ``places``, but those that drain come last."""
+        staying = self._members.staying
+        return places(ino, nodes & staying) + places(ino, nodes - staying)
+
     def _wanted(self, copies: int) -> int:
         """Of so many copies there can be so many now."""
         return min(copies, len(self._members.live))
 
     def _give_up(self, peer: int, call: p.GiveUp) -> Operation[None]:
-        """What a file contained before may go when its writer has the content, or a new one; its node may be fetching it from ``peer``."""
+        """What a file contained before may go when its writer has the content, or a new one; its node may be fetching it from ``peer``.
+        What others hold does not count if they drain: they may have counted on ``peer`` when they looked what to hand over."""
         attr = self._record(call.ino)
         if attr.writer >= 0 and attr.writer != peer and attr.layout == WHOLE:
             fetched = yield from ask(attr.writer, p.HasContent(call.ino))
             if not fetched or self._record(call.ino) != attr:
                 raise failure(errno.EBUSY)
         if call.ino in self._copying:
+            raise failure(errno.EBUSY)
+        holders = set(self._meta.holders(call.ino))
+        counts = peer in holders and attr.layout == WHOLE and attr.size > 0 and (attr.writer < 0 or attr.copies > 1)
+        if counts and holders - self._members.staying and len(holders & self._members.staying - {peer}) < max(1, attr.copies):
             raise failure(errno.EBUSY)
         self._meta.give_up(call.ino, peer)
 
@@ -157,7 +167,7 @@ class Replicas:
             return [], 0
         count = self._wanted(attr.copies) - 1
         number = self._calls.number()
-        others = places(attr.ino, self._members.live - {peer})
+        others = self._places(attr.ino, self._members.live - {peer})
         holders = self._meta.holders(attr.ino)
 
         def keep(node: int) -> Operation[None]:
@@ -221,7 +231,7 @@ class Replicas:
             if number:
                 raise failure(number)
 
-        kept, error = yield from self._spread(places(ino, live - set(holders)), missing, bring)
+        kept, error = yield from self._spread(self._places(ino, live - set(holders)), missing, bring)
         return 0 if len(kept) + len(holders) >= self._wanted(attr.copies) else error or errno.EIO
 
     # ── what is short of copies ────────────────────────────────────────────────────────────────────

@@ -294,8 +294,12 @@ class Shard:
 
     def _record_open(self, peer: int, ino: int, writing: bool) -> Operation[p.OpenGrant]:
         was = self._record(ino)
+        if not writing:
+            self._meta.getattr(ino, peer)  # it is told if another is let in to write: it may fetch the content first, to write it itself
         out, holders, tell = self._meta.open(ino, peer, writing)
         attr, losses = Attr(*out), self._members.losses
+        if writing and peer != self._members.node:
+            self._caches.uncache((ino,))  # likewise this node
         yield from self._caches.notify(peer, tell, (ino,))
         return p.OpenGrant(attr, holders, writing and attr.writer == peer != was.writer, was.finished == LOST, losses)
 
