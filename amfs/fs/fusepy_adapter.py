@@ -325,12 +325,8 @@ class FusepyAdapter:
 
     def _closed(self, ino: int, attr: Facts | None, last: bool) -> None:
         """Tell the record what became of the file: ``attr`` if it was the last writer, ``last`` if nobody uses it here any more."""
-        if attr is not None:
-            self.meta.closing(ino)
-            self._tell(q.Closed(ino, True, Attr(*attr)))
-        if last:
-            self.meta.closing(ino)
-            self._tell(q.Closed(ino, False, None))
+        self.meta.closing(ino)
+        self._tell(q.Closed(ino, attr is not None, last, None if attr is None else Attr(*attr)))
 
     def unlink(self, path: bytes) -> None:
         self.ask(q.Unlink(*self.place(path)))

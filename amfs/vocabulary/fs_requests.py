@@ -245,10 +245,12 @@ class Ensure(Request[Opened], frozen=True):
 
 
 class Closed(Request[None], frozen=True):
-    """A mount has closed its last handle (``wrote``: its last writing one); ``attr``: of what it wrote."""
+    """A mount has closed its last writing handle (``wrote``), its last handle (``last``), or one that was both; ``attr``: of what it
+    wrote."""
 
     ino: int
     wrote: bool
+    last: bool
     attr: Attr | None
 
 

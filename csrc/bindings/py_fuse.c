@@ -65,8 +65,8 @@ static PyObject *arguments_of(const struct amfs_fuse_request *r) {
     case FUSE_OP_ENSURE: return Py_BuildValue("(KN)", ino, PyBool_FromLong(r->wrote));
     case FUSE_OP_SECURE: return Py_BuildValue("(K)", ino);
     case FUSE_OP_CLOSED:
-        if (r->has_attr) return Py_BuildValue("(KNN)", ino, PyBool_FromLong(r->wrote), py_attr_value(&r->attr));
-        return Py_BuildValue("(KNO)", ino, PyBool_FromLong(r->wrote), Py_None);
+        if (r->has_attr) return Py_BuildValue("(KNNN)", ino, PyBool_FromLong(r->wrote), PyBool_FromLong(r->last), py_attr_value(&r->attr));
+        return Py_BuildValue("(KNNO)", ino, PyBool_FromLong(r->wrote), PyBool_FromLong(r->last), Py_None);
     }
     PyErr_SetString(PyExc_SystemError, "a request of no known kind");
     return NULL;

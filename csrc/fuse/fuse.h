@@ -49,7 +49,7 @@ enum amfs_fuse_op {
     FUSE_OP_REMOVE_XATTR,
     FUSE_OP_ENSURE,
     FUSE_OP_SECURE,  /* what was written is to survive: answered when as many nodes have it as shall */
-    FUSE_OP_CLOSED,  /* no answer: the last writing handle here (wrote), or the last handle of any kind, was closed */
+    FUSE_OP_CLOSED, /* no answer: the last writing handle here (wrote), the last handle of any kind (last), or one that was both, was closed */
     FUSE_OP_TOUCHED, /* no answer: entries of directory `ino` changed here, its times are kept elsewhere or watched */
 };
 
@@ -57,26 +57,26 @@ enum amfs_fuse_op {
 enum { SETATTR_BY_NAME = 1 << 16 };
 
 struct amfs_fuse_request {
-    struct amfs_fuse_request *next;    /* of what amfs_fuse_take gave */
+    struct amfs_fuse_request *next; /* of what amfs_fuse_take gave */
     struct amfs_fuse_request *pending; /* private */
-    uint64_t unique;                   /* 0: wants no answer */
+    uint64_t unique; /* 0: wants no answer */
     enum amfs_fuse_op op;
     uint32_t opcode; /* the kernel's */
     uint32_t uid, gid, pid;
     uint8_t edition; /* private: fuse_inodes.c */
     uint64_t ino, other; /* inode, or the directory of the name; rename: the other directory; link: the directory */
     uint32_t mode, rdev, flags; /* flags: of open, rename, xattr; setattr: the mask; list: the limit */
-    uint64_t cursor, room;      /* room: bytes that the answer may take */
-    bool wrote, has_attr;
+    uint64_t cursor, room; /* room: bytes that the answer may take */
+    bool wrote, last, has_attr;
     int again; /* private: how often it was asked once more */
     int64_t since_ms; /* private: when it was first asked */
     uint64_t moment, noticed; /* private; moment: when it was asked (meta_moment); noticed: changes of the mount then */
     struct meta_attr attr;
     size_t name_length, value_length; /* value: other name, target, value */
-    uint64_t attempt, owned;          /* private: the attempt at a blind task whose process asks; the mark of what it makes; 0: none */
-    bool stray;                       /* private: a process of a task that has ended */
-    bool direct;                      /* private: another node's shard is being asked, or has answered */
-    void *message;                    /* private: a copy of the request */
+    uint64_t attempt, owned; /* private: the attempt at a blind task whose process asks; the mark of what it makes; 0: none */
+    bool stray; /* private: a process of a task that has ended */
+    bool direct; /* private: another node's shard is being asked, or has answered */
+    void *message; /* private: a copy of the request */
     char *value;
     char name[];
 };
@@ -87,7 +87,7 @@ const char *amfs_fuse_op_name(enum amfs_fuse_op op);
 struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int32_t node, const struct amfs_fuse_options *options,
                                 char *error, size_t error_size);
 int amfs_fuse_event_fd(const struct amfs_fuse *mount); /* readable when something can be taken, or the mount has ended */
-bool amfs_fuse_ended(const struct amfs_fuse *mount);   /* unmounted, or the connection was aborted */
+bool amfs_fuse_ended(const struct amfs_fuse *mount); /* unmounted, or the connection was aborted */
 /* Whether this node is the only one of the session: then nobody else can change anything, and directories are listed at once. Shared by all
  * mounts of the node. */
 void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone);

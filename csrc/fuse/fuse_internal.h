@@ -439,7 +439,10 @@ struct amfs_fuse_request *fuse_slow_new(const struct call *call, enum amfs_fuse_
                                         size_t value_length);
 void fuse_slow_add(struct amfs_fuse *mount,
                    struct amfs_fuse_request *request); /* NULL: nothing (the call is refused with ENOMEM by fuse_slow_new) */
-void fuse_slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr);
+void fuse_slow_touched(struct amfs_fuse *mount, uint64_t dir);
+/* The last handle of any kind that this node had is closed, or (`wrote`) the last writing one, which says what it wrote if it knows. */
+void fuse_slow_unused(struct amfs_fuse *mount, uint64_t ino);
+void fuse_slow_wrote(struct amfs_fuse *mount, uint64_t ino, bool last, const struct meta_attr *said);
 void fuse_touch(struct amfs_fuse *mount, uint64_t dir); /* entries of a directory changed */
 /* Open, to read it, a file whose content this node has by now. False: it is not so, and the request still waits. */
 bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique);

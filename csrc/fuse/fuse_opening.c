@@ -161,7 +161,7 @@ int fuse_files_finish(struct amfs_fuse *mount, struct opening *opening, struct w
         /* Another writer here may have been closed meanwhile and have left it to us to say what was written. */
         bool owed = opening->beside && file->writers == 1 && opening->view->writer == NULL;
         fuse_files_close_one(mount, file, opening->view, opening->writing);
-        if (owed) fuse_slow_tell(mount, FUSE_OP_CLOSED, opening->ino, true, NULL);
+        if (owed) fuse_slow_wrote(mount, opening->ino, false, NULL);
         return error;
     }
     if (opening->fresh) stamp_fresh(node, opening);

@@ -247,7 +247,7 @@ static bool made(const struct fuse_asking *asking, const struct peer_meta_answer
         meta_use_directly(node->meta, answer->attr.ino, 1, 1);
         if (amfs_fuse_reply_created(mount, asking->unique, &answer->attr, FSIO_LOCAL, -1, 0, 0) != 0) { /* nobody waits any more */
             meta_use_directly(node->meta, answer->attr.ino, -1, -1);
-            fuse_slow_tell(mount, FUSE_OP_CLOSED, answer->attr.ino, false, NULL);
+            fuse_slow_unused(mount, answer->attr.ino);
         }
     } else {
         amfs_fuse_reply_entry(mount, asking->unique, &answer->attr, true);
@@ -264,8 +264,7 @@ static bool unlinked(const struct fuse_asking *asking, const struct peer_meta_an
     fuse_touch(mount, asking->ino);
     amfs_fuse_reply_error(mount, asking->unique, 0);
     if ((answer->flags & PEER_META_GONE) != 0) fsio_part_delete(node->io, answer->attr.ino);
-    if ((answer->flags & PEER_META_USED) != 0 && !amfs_fuse_keep(mount, answer->attr.ino))
-        fuse_slow_tell(mount, FUSE_OP_CLOSED, answer->attr.ino, false, NULL);
+    if ((answer->flags & PEER_META_USED) != 0 && !amfs_fuse_keep(mount, answer->attr.ino)) fuse_slow_unused(mount, answer->attr.ino);
     fuse_notify_others(mount, answer->attr.ino, false);
     return true;
 }

@@ -47,23 +47,20 @@ static bool is_unused_here(struct node *node, uint64_t ino) {
     return readers + writers == 0;
 }
 
-/* The last handle of a writer is closed: the record is told what the data says. With the lock held. */
-static void finish_writing(struct amfs_fuse *mount, struct file *file, struct meta_attr *said, bool direct) {
+/* The last handle of a writer is closed: the record is told what the data says. With the lock held. False: the poll loop is to tell it
+ * (fuse_slow_wrote). Nobody opens the file until meta_closed, which the caller calls when it is told. */
+static bool finish_writing(struct amfs_fuse *mount, struct file *file, struct meta_attr *said, bool direct) {
     struct node *node = mount->node;
     struct meta_attr out;
     struct stat found;
     int readers, writers, error = META_NOT_MINE;
+    meta_closing(node->meta, file->ino);
     fsio_open_count(node->io, file->ino, &readers, &writers);
-    if (writers > 0) { /* other nodes or faces write it still, and finish later: the poll loop sees to it that one of us does */
-        fuse_slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
-        file->foreign = true;
-        return;
-    }
+    if (writers > 0) return false; /* other nodes or faces write it still, and finish later: the poll loop sees to it that one of us does */
     /* Another node may have come while our handle was open, have written and have gone since its end was looked at. */
     if (direct && fuse_files_part_stat(node, file->ino, &found) == 0) fuse_files_put_stat(node, said, &found);
     file->atime = said->atime;
     if (fsio_losses(node->io) > 0 && fsio_lost(node->io, file->ino)) said->finished = META_LOST; /* with a node that had some of it */
-    meta_closing(node->meta, file->ino); /* nobody opens it between this and what is told */
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
     if (error == 0) fsio_end_recorded(node->io, file->ino);
     if (error == META_NOT_MINE && direct && file->direct && !file->foreign) {
@@ -73,12 +70,7 @@ static void finish_writing(struct amfs_fuse *mount, struct file *file, struct me
             error = 0;
         }
     }
-    if (error == META_NOT_MINE || error == META_BUSY || error == EPERM) {
-        fuse_slow_tell(mount, FUSE_OP_CLOSED, file->ino, true, said);
-        file->foreign = true; /* that it is not used any more must be told on the same way, not before */
-    }
-    meta_closed(node->meta, file->ino);
-    fuse_notify_others(mount, file->ino, true);
+    return error != META_NOT_MINE && error != META_BUSY && error != EPERM;
 }
 
 /* Reading has left its mark on the part: the record gets it when nobody uses the part any more. */
@@ -114,8 +106,7 @@ static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign, bool dir
     foreign = foreign || concerns_others(node, ino);
     int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
     if (error == 0 && gone) fsio_part_delete(node->io, ino);
-    if (foreign || (direct && error == META_NOT_MINE && !peer_meta_closed(mount, ino, NULL, false)))
-        fuse_slow_tell(mount, FUSE_OP_CLOSED, ino, false, NULL);
+    if (foreign || (direct && error == META_NOT_MINE && !peer_meta_closed(mount, ino, NULL, false))) fuse_slow_unused(mount, ino);
 }
 
 void fuse_forget_unused(struct amfs_fuse *mount, uint64_t ino) {
@@ -164,14 +155,21 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
         meta_use_directly(node->meta, file->ino, 0, -1);
         file->direct_writing = false;
     }
-    if (writing && file->writers == 0 && known) finish_writing(mount, file, &said, passed || stayed || is_alone(node));
-    if (file->views == NULL && file->pins == 0) {
+    uint64_t ino = file->ino;
+    bool finishes = writing && file->writers == 0 && known, last = file->views == NULL && file->pins == 0;
+    bool slowly = finishes && !finish_writing(mount, file, &said, passed || stayed || is_alone(node));
+    if (slowly) file->foreign = true; /* that it is not used any more must be told on the same way, not before */
+    if (last) {
         if (!writing) note_atime(node, file);
         bool foreign = file->foreign, direct = file->direct, told = file->told;
-        uint64_t ino = file->ino;
         fuse_files_drop(node, file);
         if (direct) meta_use_directly(node->meta, ino, -1, 0);
-        if (!told) unused(mount, ino, foreign, direct);
+        if (!told && !slowly) unused(mount, ino, foreign, direct);
+    }
+    if (slowly) fuse_slow_wrote(mount, ino, last && is_unused_here(node, ino), &said);
+    if (finishes) {
+        meta_closed(node->meta, ino);
+        fuse_notify_others(mount, ino, true);
     }
 }
 

@@ -126,22 +126,44 @@ void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique) {
     if (first) fuse_wake_loop(mount);
 }
 
-void fuse_slow_tell(struct amfs_fuse *mount, enum amfs_fuse_op op, uint64_t ino, bool wrote, const struct meta_attr *attr) {
-    struct amfs_fuse_request *request = make(op, NULL, 0, NULL, 0);
+/* What wants no answer. NULL, which is out of memory, is not told. */
+static void tell(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     if (request == NULL) return;
-    request->ino = ino;
-    request->wrote = wrote;
-    if (op == FUSE_OP_CLOSED) meta_closing(mount->node->meta, ino); /* op_closed counts it off */
-    request->has_attr = attr != NULL;
-    if (attr != NULL) request->attr = *attr;
     pthread_mutex_lock(&mount->slow_lock);
     bool first = mount->queue == NULL, known = false;
-    for (struct amfs_fuse_request *other = mount->queue; op == FUSE_OP_TOUCHED && other != NULL && !known; other = other->next)
-        known = other->op == FUSE_OP_TOUCHED && other->ino == ino; /* once is enough */
+    for (struct amfs_fuse_request *other = mount->queue; request->op == FUSE_OP_TOUCHED && other != NULL && !known; other = other->next)
+        known = other->op == FUSE_OP_TOUCHED && other->ino == request->ino; /* once is enough */
     if (!known) append(mount, request);
     pthread_mutex_unlock(&mount->slow_lock);
     if (known) amfs_fuse_request_free(request);
     if (first) fuse_wake_loop(mount);
+}
+
+void fuse_slow_touched(struct amfs_fuse *mount, uint64_t dir) {
+    struct amfs_fuse_request *request = make(FUSE_OP_TOUCHED, NULL, 0, NULL, 0);
+    if (request != NULL) request->ino = dir;
+    tell(mount, request);
+}
+
+static struct amfs_fuse_request *closed(struct amfs_fuse *mount, uint64_t ino, bool wrote, bool last) {
+    struct amfs_fuse_request *request = make(FUSE_OP_CLOSED, NULL, 0, NULL, 0);
+    if (request == NULL) return NULL;
+    request->ino = ino;
+    request->wrote = wrote;
+    request->last = last;
+    meta_closing(mount->node->meta, ino); /* op_closed counts it off */
+    return request;
+}
+
+void fuse_slow_unused(struct amfs_fuse *mount, uint64_t ino) { tell(mount, closed(mount, ino, false, true)); }
+
+void fuse_slow_wrote(struct amfs_fuse *mount, uint64_t ino, bool last, const struct meta_attr *said) {
+    struct amfs_fuse_request *request = closed(mount, ino, true, last);
+    if (request != NULL && said != NULL) {
+        request->has_attr = true;
+        request->attr = *said;
+    }
+    tell(mount, request);
 }
 
 struct amfs_fuse_request *amfs_fuse_take(struct amfs_fuse *mount) {

@@ -33,8 +33,8 @@ static void heard_closed(struct peer_meta_call *call, const struct peer_meta_ans
         attr->nlink > 0)
         meta_cache_fresh(meta, closing->since, attr, true);
     if (answer->error != 0 && answer->error != ENOENT) { /* ENOENT: it is gone, with all that could be said of it */
-        if (closing->wrote) fuse_slow_tell(mount, FUSE_OP_CLOSED, closing->ino, true, &closing->said);
-        if (!closing->used) fuse_slow_tell(mount, FUSE_OP_CLOSED, closing->ino, false, NULL);
+        if (closing->wrote) fuse_slow_wrote(mount, closing->ino, !closing->used, &closing->said);
+        else if (!closing->used) fuse_slow_unused(mount, closing->ino);
     }
     meta_told_directly(meta, closing->ino);
     free(closing);
@@ -91,7 +91,7 @@ static void heard_touched(struct peer_meta_call *call, const struct peer_meta_an
     }
     if (!more) touch->dir = 0;
     pthread_mutex_unlock(&node->touch_lock);
-    if (slowly) fuse_slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
+    if (slowly) fuse_slow_touched(mount, dir);
     free(touching);
 }
 
@@ -120,7 +120,6 @@ bool peer_meta_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now) {
 
 void fuse_touch(struct amfs_fuse *mount, uint64_t dir) {
     int64_t now = fuse_exact_now_of(mount->node); /* times of it may have been set just before, by the exact clock */
-    if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0 && !peer_meta_touch(mount, dir, now))
-        fuse_slow_tell(mount, FUSE_OP_TOUCHED, dir, false, NULL);
+    if (meta_dir_touch(mount->node->meta, dir, now, NULL) != 0 && !peer_meta_touch(mount, dir, now)) fuse_slow_touched(mount, dir);
     fuse_notify_others(mount, dir, false);
 }

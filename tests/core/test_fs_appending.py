@@ -69,9 +69,7 @@ class MountAppender(Appender):
         open_here.discard(self.number)
         size, blocks, atime, mtime = node.close(self.number)
         if not open_here:
-            self.tell_closed(True, Attr(ino=self.ino, size=size, blocks=blocks, atime=atime, mtime=mtime))
-            if not any(node.uses(self.ino)):
-                self.tell_closed(False, None)
+            self.tell_closed(not any(node.uses(self.ino)), Attr(ino=self.ino, size=size, blocks=blocks, atime=atime, mtime=mtime))
 
     def opened(self) -> None:
         error, value = self.cluster.answers[self.token]
@@ -81,16 +79,16 @@ class MountAppender(Appender):
             self.number = self.cluster.nodes[self.node].open_handle(w.OpenHandle(self.ino, value, True, True))
         except OSError as late:
             assert late.errno == errno.ESTALE
-            self.tell_closed(False, None)
+            self.tell_closed(True, None)
         else:
             self.cluster.mounted[self.node, self.endpoint, self.ino].add(self.number)
 
-    def tell_closed(self, wrote: bool, said: Any) -> None:
+    def tell_closed(self, last: bool, said: Any) -> None:
         self.cluster.nodes[self.node].meta.closing(self.ino)
         self.cluster.serial += 1
         token = ("fuse", self.endpoint, self.cluster.serial)
         self.cluster.on_answer[token] = lambda: self.cluster.answers.pop(token) and None
-        self.cluster.worked.setdefault(self.node, deque()).append(FsRequested(token, q.Closed(self.ino, wrote, said)))
+        self.cluster.worked.setdefault(self.node, deque()).append(FsRequested(token, q.Closed(self.ino, said is not None, last, said)))
 
 
 @pytest.mark.parametrize("kind", ["plain", "full", "grows", "restriped", "moved"])

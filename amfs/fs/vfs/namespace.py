@@ -455,12 +455,12 @@ class Namespace:
 
     # ── mounts that have done something themselves ─────────────────────────────────────────────────
 
-    def closed(self, caller: Caller, ino: int, wrote: bool, attr: Attr | None) -> Operation[None]:
-        """A mount has closed its last handle (``wrote``: its last writing one)."""
+    def closed(self, caller: Caller, ino: int, wrote: bool, last: bool, attr: Attr | None) -> Operation[None]:
+        """A mount has closed its last writing handle (``wrote``), its last handle (``last``), or one that was both."""
         if wrote:
             caller.inodes.append(ino)
         facts = Facts(attr.size, attr.blocks, attr.atime, attr.mtime) if attr is not None else None
-        yield from self._files.close_all(caller.endpoint, ino, wrote, facts)
+        yield from self._files.close_all(caller.endpoint, ino, wrote, last, facts)
 
     def touched(self, caller: Caller, dir: int) -> None:
         if now := self._meta.dir_touched(dir):  # 0: its times were set since

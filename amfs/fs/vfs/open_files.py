@@ -76,14 +76,14 @@ class OpenFiles:
         self._leaves = False
         self._making = 0
         self._checkpoints = Checkpoints(calls, members, owners)
-        once = Once(calls)
+        self._once = Once(calls)
         calls.serve(
             p.Recall.by(self._recall),
             p.Proxy.by(self._open_proxy),
             p.Keep.by(self._keep),
             p.HasContent.by(self._has_content),
             p.Live.by(self._live),
-            p.Flush.by(lambda peer, call: once.run(("flush", call.ino), (peer, call.number), lambda: self._flush(call.ino))),
+            p.Flush.by(self._flush),
             p.SetTimes.by(lambda peer, call: work(w.SetTimes(call.ino, call.atime, call.mtime))),
         )
 
@@ -333,12 +333,12 @@ class OpenFiles:
         if writing and not secured and self._meta.copies_wanted():
             yield from self.secure(ino)
 
-    def close_all(self, endpoint: object, ino: int, wrote: bool, facts: Facts | None) -> Operation[None]:
-        """A mount has closed its last handle (``wrote``: its last writing one; it may have others for reading, and says when they are
-        gone)."""
+    def close_all(self, endpoint: object, ino: int, wrote: bool, last: bool, facts: Facts | None) -> Operation[None]:
+        """A mount has closed its last handle (``last``), or its last writing one (``wrote``): it may have others for reading then, and
+        says when they are gone."""
         file = self._files.get(ino)
         if file is not None:
-            file.end_uses(endpoint, not wrote)
+            file.end_uses(endpoint, last)
         try:
             yield from self._closed(ino, wrote, facts)
         finally:
@@ -459,7 +459,12 @@ class OpenFiles:
             raise failure(error)
 
     def _secure(self, ino: int) -> Operation[int]:
+        number = self._calls.number()
         try:
+            if self._is_written(ino):  # most likely by this node alone: its shard need not be asked who writes it
+                error = yield from self._flush_once(ino, self._members.node, number)
+                if error is not None:
+                    return error
             attr = yield from self._owners.ask(p.Getattr(ino))
         except OSError as error:
             if error.errno != errno.ENOENT:
@@ -469,7 +474,6 @@ class OpenFiles:
             return 0
         if attr.writer < 0:
             return (yield from self._owners.ask(p.Secure(ino)))
-        number = self._calls.number()
         while True:
             try:
                 return (yield from ask(attr.writer, p.Flush(ino, number)))
@@ -477,10 +481,20 @@ class OpenFiles:
                 if error.errno != errno.ETIMEDOUT or attr.writer not in self._members.live:
                     return errno.EIO if error.errno == errno.EHOSTDOWN else number_of(error)
 
-    def _flush(self, ino: int) -> Operation[int]:
+    def _flush(self, peer: int, call: p.Flush) -> Operation[int]:
+        error = yield from self._flush_once(call.ino, peer, call.number)
+        return 0 if error is None else error
+
+    def _flush_once(self, ino: int, peer: int, number: int) -> Operation[int | None]:
+        return (yield from self._once.run(("flush", ino), (peer, number), lambda: self._flush_here(ino)))
+
+    def _flush_here(self, ino: int) -> Operation[int | None]:
+        """Have other nodes copy what is written here. None: another node writes it."""
         yield Acquire(_closing(ino))
         try:
             attr = yield from self._owners.ask(p.Getattr(ino))
+            if attr.copies <= 1 or not attr.nlink:
+                return 0
             if attr.writer == self._members.node and self._of(ino).stripe:
                 return (yield from self._copy_grown(ino, attr.copies))
             if attr.writer == self._members.node:
@@ -491,7 +505,7 @@ class OpenFiles:
         finally:
             self._calls.release(_closing(ino))
             self._forget(ino)
-        return (yield from self._owners.ask(p.Secure(ino))) if attr.writer < 0 else 0
+        return (yield from self._owners.ask(p.Secure(ino))) if attr.writer < 0 else None
 
     def _copy_grown(self, ino: int, copies: int) -> Operation[int]:
         """It has outgrown this node, and lies in stripes: perhaps since before somebody asked for copies."""

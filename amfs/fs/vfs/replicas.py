@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from amfs._native import Meta, xxh64
 from amfs.fs.vfs.batches import bounded
@@ -44,14 +44,15 @@ class Once:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._answers: dict[tuple[int, int], int] = {}
+        self._answers: dict[tuple[int, int], Any] = {}
 
-    def run(self, key: object, asked: tuple[int, int], operation: Callable[[], Operation[int]]) -> Operation[int]:
+    def run(self, key: object, asked: tuple[int, int], operation: Callable[[], Operation[T]]) -> Operation[T]:
         """One at a time of those with the same ``key``; ``asked``: by whom, and which number."""
         yield Acquire(key)
         try:
             if asked in self._answers:
-                return self._answers[asked]
+                known: T = self._answers[asked]
+                return known
             begun = self._calls.now
             answer = yield from operation()
             if self._calls.now - begun > SLOW_S:

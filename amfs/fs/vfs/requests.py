@@ -105,7 +105,7 @@ def of_mounts(namespace: Namespace, files: OpenFiles, xattrs: Xattrs) -> Table:
         q.Statfs.by(lambda c, r: namespace.statfs()),
         q.Open.by(lambda c, r: files.open(c.endpoint, r.ino, r.flags)),
         q.Ensure.by(lambda c, r: files.open(c.endpoint, r.ino, O_RDWR if r.writing else O_RDONLY)),
-        q.Closed.by(lambda c, r: namespace.closed(c, r.ino, r.wrote, r.attr)),
+        q.Closed.by(lambda c, r: namespace.closed(c, r.ino, r.wrote, r.last, r.attr)),
         q.Secure.by(lambda c, r: files.secure(r.ino)),
         q.Touched.by(lambda c, r: namespace.touched(c, r.dir)),
     )
