@@ -1,2 +1,1 @@
-"""Executors of other libraries over ours: joblib, Dask and Parsl, each in a module of its own that needs that library; the process beside
-Nextflow, which needs none."""
+"""Executors of other libraries over ours: joblib, Dask and Parsl, each in a module that needs its library; the process beside Nextflow."""
