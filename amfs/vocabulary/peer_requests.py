@@ -167,10 +167,12 @@ class Hold(InodeCall[Attr], frozen=True):
 
 class Checkpoint(InodeCall[int], frozen=True):
     """The asker goes on writing it. Have other nodes copy what it has written so far, of which ``facts`` tell, and record that.
-    Answers 0, or the errno because of which there are fewer copies than asked for."""
+    Answers 0, or the errno because of which there are fewer copies than asked for. ``grown``: it lies in stripes, which have their copies
+    by now, and is not finished: if the asker dies it is lost, and not what it contained before."""
 
     facts: Facts
     number: int  # the same when the asker asks again
+    grown: bool = False
 
 
 class Secure(InodeCall[int], frozen=True):

@@ -104,7 +104,7 @@ struct inode {
     uint64_t pending;
     uint8_t layout, finished, copies;
     bool lost;    /* META_LOST when nobody writes it: what it contained was lost with a node */
-    bool secured; /* in stripes with copies: what a program has written and closed is recorded while it is written on */
+    bool secured; /* in stripes with copies, or empty: what a program has written and closed is recorded while it is written on */
     uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
     /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
     node_set holders, users, watchers;

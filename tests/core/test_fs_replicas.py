@@ -393,3 +393,36 @@ def test_one_copy_costs_no_message() -> None:
         asked.append(sum(node.fs.asked for node in cluster.nodes.values()) - before)
     assert asked[0] == asked[1]
     assert not cluster.contents.digests
+
+
+@pytest.mark.parametrize("before", [b"", b"old"], ids=["new", "cut"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_file_that_was_closed_empty_is_empty_when_its_writer_dies(seed: int, before: bytes) -> None:
+    """It was lost: an empty file has no copies, and the mount had said that it is closed, but not that it is finished (chaos.mixed)."""
+    cluster = session(4, seed)
+    if before:
+        write(cluster, 0, b"/f", before)
+        cluster.settle()
+    cluster.call(1, "open_path", b"/f", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, -1, 0, -1)
+    ino = Attr(*cluster.call(0, "walk", b"/f", True)[0]).ino
+    cluster.call(1, "secure", ino)
+    cluster.kill(1)
+    cluster.settle()
+    for node in living(cluster):
+        assert read(cluster, node, b"/f") == b""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_file_that_was_closed_empty_and_has_grown_into_stripes_since_is_not_empty(seed: int) -> None:
+    """Its node dies with all that is known of its length."""
+    cluster = session(4, seed)
+    handle, *_ = cluster.call(1, "open_path", b"/f", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1)
+    ino = Attr(*cluster.call(0, "walk", b"/f", True)[0]).ino
+    cluster.call(1, "secure", ino)
+    cluster.call(1, "write", handle, 0, bytes(100))
+    cluster.nodes[1].grow(ino)
+    cluster.wander(20)
+    cluster.call(1, "secure", ino)
+    cluster.kill(1)
+    cluster.settle()
+    assert refused(cluster, 0, "open_path", b"/f", os.O_RDONLY, 0, -1, 0, -1) == errno.EIO

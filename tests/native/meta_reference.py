@@ -67,7 +67,7 @@ class Inode:
     xattrs: dict[bytes, bytes] = field(default_factory=dict)
     timed: int = 0  # when somebody set mtime while it was being written
     atimed: int = 0  # likewise atime
-    secured: bool = False  # in stripes: what its writer had written when a program closed it is recorded
+    secured: bool = False  # in stripes, or empty: what its writer had written when a program closed it is recorded
     lost: bool = False  # its content was, with a node; shown when nobody writes it
 
     @property
@@ -519,7 +519,7 @@ class Reference:
         inode.attr = inode.attr._replace(writer=writer, finished=finished)
         inode.timed, inode.atimed, inode.lost = timed, atimed, lost
         inode.holders = holders
-        inode.secured = inode.secured or striped
+        inode.secured = striped or not new.size
         return tuple(sorted(old))
 
     def wrote_same(self, ino: int, node: int) -> Any:
@@ -762,7 +762,8 @@ class Reference:
                 inode.attr = inode.attr._replace(writer=-1, finished=1)
             attr = inode.attr
             if attr.layout == WHOLE:
-                now_lost = not inode.holders and attr.writer < 0 and (wrote or (held and attr.size > 0))
+                closed_empty = inode.secured and attr.copies > 1 and not attr.size
+                now_lost = not inode.holders and attr.writer < 0 and ((wrote and not closed_empty) or (held and attr.size > 0))
             else:
                 owners = {self.owners[self.stripe_partition(ino, i)] for i in range(min(-(-attr.size // attr.stripe), len(self.owners)))}
                 now_lost = (wrote and not (inode.secured and attr.copies > 1)) or (attr.copies <= 1 and node in owners)

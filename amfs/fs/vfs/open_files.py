@@ -496,7 +496,12 @@ class OpenFiles:
             if attr.copies <= 1 or not attr.nlink:
                 return 0
             if attr.writer == self._members.node and self._of(ino).stripe:
-                return (yield from self._copy_grown(ino, attr.copies))
+                error = yield from self._copy_grown(ino, attr.copies)
+                try:
+                    facts = yield from work(w.LiveFacts(attr))
+                except OSError:  # ENOENT: its last handle is closed by now, and its closing waits for us
+                    return error
+                return (yield from self._owners.ask(p.Checkpoint(ino, facts, self._calls.number(), True))) or error
             if attr.writer == self._members.node:
                 facts = yield from work(w.LiveFacts(attr))
                 if attr.layout != WHOLE:

@@ -151,7 +151,7 @@ class Replicas:
         attr = self._record(ino)
         if attr.writer != peer:
             raise failure(errno.EIO)  # taken for dead meanwhile
-        if attr.layout != WHOLE:
+        if attr.layout != WHOLE or call.grown:
             self._record_copies(peer, attr, facts, [])
             return 0
         self._copying.add(ino)
