@@ -1,7 +1,7 @@
 """How many nodes a session is to have: a policy (``engine.policy``) applied to what the nodes say of their memory and their tasks. Pure.
 
-Owns since when each rule has held, when the number was changed last, and what was said last, so that nothing is said twice. It never asks for
-fewer nodes than hold the files and the running tasks. Must not know: how nodes come and go (``engine.scaling`` says which go).
+Owns since when each rule has held, when the number was changed last, and what was said last, so that nothing is said twice. It never asks
+for fewer nodes than hold the files and the running tasks. Must not know: how nodes come and go (``engine.scaling`` says which go).
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class Elasticity:
         share = facts.nodes / (facts.nodes + facts.coming)
         limit = sum(facts.limits) if all(facts.limits) else 0
         return {
-            Measure.MEMORY: facts.memory / limit * share if limit else None,
+            Measure.MEMORY: (facts.memory + facts.spilled) / limit * share if limit else None,
             Measure.SPILLED: facts.spilled / limit * share if limit else None,
             Measure.QUEUE: facts.ready / facts.slots * share if facts.slots else None,
             Measure.BUSY: facts.running / facts.slots * share if facts.slots else None,
@@ -267,7 +267,8 @@ class Elasticity:
     @staticmethod
     def _load(facts: Facts) -> Load:
         limit = sum(facts.limits) if all(facts.limits) else 0
-        memory, spilled = (Fraction(size * facts.nodes, limit) if limit else Fraction(0) for size in (facts.memory, facts.spilled))
+        sizes = (facts.memory + facts.spilled, facts.spilled)
+        memory, spilled = (Fraction(size * facts.nodes, limit) if limit else Fraction(0) for size in sizes)
         tasks = Fraction((facts.running + facts.ready) * facts.nodes, facts.slots) if facts.slots else Fraction(0)
         return Load(memory, spilled, tasks)
 
@@ -289,5 +290,6 @@ def _measure(measure: Measure, facts: Facts, values: dict[Measure, float | None]
         return f"{value:.1f} tasks wait for each slot"
     if measure is Measure.BUSY:
         return f"{100 * value:.0f} % of the slots busy"
-    size = facts.memory if measure is Measure.MEMORY else facts.spilled
-    return f"memory {100 * value:.0f} % full ({size_text(size)})" if measure is Measure.MEMORY else f"{size_text(size)} spilled"
+    if measure is Measure.SPILLED:
+        return f"{size_text(facts.spilled)} spilled"
+    return f"memory {100 * value:.0f} % full ({size_text(facts.memory + facts.spilled)})"

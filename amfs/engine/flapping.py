@@ -1,7 +1,7 @@
 """Whether the rules of a policy undo each other: a session whose load stays as it is must come to rest. Pure.
 
-While the load stays the same, each rule leads from a number of nodes to another one. Going up and down for ever would have to contain a rule
-that adds nodes, then some that take nodes away, then one that adds nodes again. ``check`` looks for these, for all loads at once: it
+While the load stays the same, each rule leads from a number of nodes to another one. To go up and down for ever there would have to be a
+rule that adds nodes, then some that take nodes away, then one that adds nodes again. ``check`` looks for these, for all loads at once: it
 follows the loads for which a rule holds as spans of numbers, so it needs no examples.
 """
 
@@ -14,7 +14,8 @@ from amfs.display.progress import plural
 from amfs.engine.policy import Action, Box, Load, Measure, Policy, Rule, Span, sizes_named
 from amfs.errors import UsageError
 
-#: A step is a larger part of few nodes than of many, and so is what is lost by rounding: all of the first numbers are looked at, some others.
+#: A step is a larger part of few nodes than of many, and so is what is due to rounding. All of the first numbers are looked at, and some
+#: others.
 FIRST = 48
 OTHERS = 4
 
@@ -53,8 +54,7 @@ def _steps(policy: Policy, rule: Rule, nodes: int, box: Box | None) -> Iterator[
     of_one = rule.box()
     if of_one is None:
         return
-    # At first no more is in memory than all of it. Rules that take nodes away could lead there.
-    where = of_one.times(nodes).meet(Box(memory=Span(high=Fraction(nodes))) if box is None else box)
+    where = of_one.times(nodes).meet(Box() if box is None else box)
     if where is None:
         return
     fixed = rule.action.fixed(nodes)
@@ -98,8 +98,9 @@ def _words(policy: Policy, begin: tuple[Rule, int], path: list[tuple[Rule, int]]
     if seen & {Measure.QUEUE, Measure.BUSY}:
         state.append(f"{float(load.tasks / first):.2g} tasks a slot")
     ways = "".join(f"then '{rule.name}' from {number} to {after}, " for (rule, number), after in zip(path, _ends(path, nodes), strict=True))
+    rules = f"rules '{up.name}' and '{path[0][0].name}' would undo each other"
     return (
-        f"{policy.source}: rules '{up.name}' and '{path[0][0].name}' would undo each other: with {plural(first, 'node')}, {', '.join(state) or 'idle'}: "
+        f"{policy.source}: {rules}: with {plural(first, 'node')}, {', '.join(state) or 'idle'}: "
         f"'{up.name}' leads to {path[0][1]}, {ways}where '{again.name}' holds again"
     )
 

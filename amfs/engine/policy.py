@@ -3,7 +3,7 @@
 Owns the form of a policy's file and the meaning of its words. ``engine.flapping`` looks whether rules undo each other. Must not know: where
 files lie; any session.
 
-A load is what stays the same when the number of nodes changes: bytes in memory, bytes spilled, tasks that run or wait. Each is counted in
+A load is what stays the same when the number of nodes changes: bytes of files, those spilled, tasks that run or wait. Each is counted in
 what one node has: of its memory limit, and of its slots. So memory that is 80 % full on 4 nodes is a load of 3.2.
 """
 
@@ -32,8 +32,8 @@ _SECONDS = {"s": 1, "min": 60, "h": 3600}
 class Measure(StrEnum):
     """What rules look at."""
 
-    MEMORY = "memory"  # in use, of the limits of all nodes
-    SPILLED = "spilled"  # on disk, as a share of the same limits
+    MEMORY = "memory"  # bytes of files, in memory or spilled, of the limits of all nodes: what has spilled wants memory
+    SPILLED = "spilled"  # those on disk, as a share of the same limits
     QUEUE = "queue"  # tasks that could run now and wait, per slot
     BUSY = "busy"  # slots that run a task, of all
     IDLE = "idle"  # seconds since a task ran or waited
@@ -117,11 +117,11 @@ class Term(NamedTuple):
 
 
 class Action(NamedTuple):
-    """By how much. ``grows``: else the session shrinks. One of ``count`` and ``percent`` nodes more or fewer, ``to`` so many, or so many that
-    ``measure`` is ``bound``; at most by ``most`` per cent at a time."""
+    """By how much. ``grows``: else the session shrinks. One of ``step`` and ``percent`` nodes more or fewer, ``to`` so many, or as many
+    as make ``measure`` ``bound``; at most by ``most`` per cent at a time."""
 
     grows: bool
-    count: int = 0
+    step: int = 0
     percent: int = 0
     to: int = 0
     measure: Measure | None = None
@@ -130,7 +130,7 @@ class Action(NamedTuple):
 
     def fixed(self, nodes: int) -> int | None:
         """Nodes afterwards, if that does not depend on the load."""
-        step = self.count or -(-nodes * self.percent // 100)
+        step = self.step or -(-nodes * self.percent // 100)
         if step:
             return nodes + step if self.grows else nodes - step
         return self.to or None
@@ -166,7 +166,7 @@ class Rule(NamedTuple):
         return all(term.holds(value(term.measure)) for term in self.when)
 
     def box(self) -> Box | None:
-        """The loads of one node for which it holds, more than its memory among them; None: there is none."""
+        """The loads of one node for which it holds; None: there is none."""
         box: Box | None = Box()
         for term in self.when:
             box = None if box is None else box.meet(term.box())
@@ -289,7 +289,7 @@ def _term(text: str) -> Term:
     bound = Fraction(str(_seconds(match[3]))) if measure is Measure.IDLE else _share(match[3])
     if measure is Measure.IDLE and not above:
         raise ValueError("idle can only be more than a time, as in 'idle > 2 min'")
-    if measure in (Measure.MEMORY, Measure.BUSY) and not (bound < 1 if above else 0 < bound <= 1):
+    if measure is Measure.BUSY and not (bound < 1 if above else 0 < bound <= 1):
         raise ValueError(f"{measure} is between 0 and 100 %: '{text.strip()}' holds always or never")
     if not above and bound == 0:
         raise ValueError(f"'{text.strip()}' holds never")
@@ -325,7 +325,7 @@ def _action(text: str) -> Action:
         if match is None or not 0 < int(match[1]) <= NODES_MAX:
             raise ValueError(f"is not as {form}")
         grows = words[0] == "add"
-        return Action(grows, percent=int(match[1])) if match[2] else Action(grows, count=int(match[1]))
+        return Action(grows, percent=int(match[1])) if match[2] else Action(grows, step=int(match[1]))
     if words[0] not in ("grow", "shrink") or words[1:2] != ["to"] or len(words) < 3:
         raise ValueError(f"is not as {form}")
     grows, rest = words[0] == "grow", words[2:]
@@ -334,7 +334,7 @@ def _action(text: str) -> Action:
     if rest[0] not in (Measure.MEMORY, Measure.QUEUE, Measure.BUSY) or len(rest) < 2:
         raise ValueError(f"is not as {form}")
     measure, bound = Measure(rest[0]), _share(" ".join(rest[1:]))
-    if bound == 0 and measure is not Measure.QUEUE or (measure is not Measure.QUEUE and bound > 1):
+    if measure is not Measure.QUEUE and not 0 < bound <= 1:
         raise ValueError(f"{measure} is to be more than 0 and at most 100 %")
     return Action(grows, measure=measure, bound=bound)
 

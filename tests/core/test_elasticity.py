@@ -142,7 +142,7 @@ ONE_RULE = '[[rule]]\nname = "a"\nwhen = "{}"\ndo = "{}"\n'
         ("start = 99\n" + ONE_RULE.format("memory > 80 %", "add 1"), "p.toml: start = 99 is not within 1..16"),
         ("frobs = 1\n" + ONE_RULE.format("memory > 80 %", "add 1"), "p.toml: Object contains unknown field `frobs`"),
         (ONE_RULE.format("memry > 80 %", "add 1"), "p.toml: rule 'a', when = \"memry > 80 %\""),
-        (ONE_RULE.format("memory > 180 %", "add 1"), "holds always or never"),
+        (ONE_RULE.format("busy > 180 %", "add 1"), "holds always or never"),
         (ONE_RULE.format("memory > 80 %", "add some"), "p.toml: rule 'a', do = \"add some\""),
         (ONE_RULE.format("memory > 80 % and memory < 20 %", "add 1"), "cannot all hold at once"),
         (ONE_RULE.format("idle < 5 s", "add 1"), "idle can only be more"),
@@ -166,7 +166,7 @@ def two(up: tuple[str, str], down: tuple[str, str], bounds: str = "") -> str:
     ("up", "down", "bounds"),
     [
         (("memory > 90 %", "add 16"), ("memory < 50 %", "drain 16"), "min = 16\nmax = 64\n"),  # the paper's policy 1, with too few nodes
-        (("memory > 90 %", "add 16"), ("memory < 50 %", "shrink to 8"), "min = 8\nmax = 64\n"),  # more than all memory would be needed
+        (("memory > 90 %", "add 16"), ("memory < 50 %", "shrink to 8"), "min = 8\nmax = 64\n"),
         (("memory > 50 %", "grow to memory 60 %"), ("memory < 50 %", "drain 1"), ""),
         (("queue > 2", "add 1"), ("memory < 50 %", "drain 1"), ""),  # they look at different things
         (("spilled > 0", "add 1"), ("idle > 1 min", "shrink to 1"), ""),
