@@ -1,92 +1,54 @@
-"""``amfs scale``: more or fewer nodes for a running session. Owns the options and what is said; decisions are in ``engine.scaling``."""
+"""``amfs scale``: more or fewer nodes for a running session. Owns the options and what is said; decisions are in ``engine``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from amfs.cli.completion import session_names
 from amfs.cli.session_options import chosen_options, node_options
-from amfs.errors import SessionError, UsageError
+from amfs.errors import UsageError
 
-if TYPE_CHECKING:
-    from amfs.net.records import SessionRecord
-    from amfs.vocabulary.messages import Member
 
-_SLACK_S = 30.0  # for a node that has drained to be gone
+def _number(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """0: as a policy says."""
+    if value == "auto":
+        return 0
+    if not value.isdecimal() or not 0 < int(value) <= 65536:
+        raise click.BadParameter(f"'{value}' is neither a number of nodes, 1 or more, nor 'auto'", ctx, param)
+    return int(value)
 
 
 @click.command()
-@click.argument("nodes", metavar="N", type=click.IntRange(min=1))
+@click.argument("nodes", metavar="N|auto", callback=_number)
+@click.option("--policy", metavar="FILE", help="With auto: a file of rules, or default, paper-1 or paper-2 (default: default).")
+@click.option("--nodes", "bounds", metavar="MIN..MAX", help="With auto: never fewer or more nodes (default: as the policy says).")
 @click.option("--session", "name", metavar="SESSION", shell_complete=session_names, help="Default: $AMFS_SESSION, else the newest.")
 @node_options
-def scale(nodes: int, name: str | None, **given: Any) -> int:
-    """Have N nodes in a running session: more of them, or fewer.
+def scale(nodes: int, policy: str | None, bounds: str | None, name: str | None, **given: Any) -> int:
+    """Have N nodes in a running session: more of them, or fewer. With 'auto', as many as a policy says, from now on.
 
     More: processes on this host, or jobs as 'amfs up --on' submitted them; tasks that wait go to new nodes at once. The options
     say what new nodes on this host are like. Fewer: jobs that still wait are cancelled, then the nodes that hold the least drain, as with
-    'amfs node --drain', so no file is lost. Nodes without slots do not count.
+    'amfs node --drain', so no file is lost. Nodes without slots do not count. 'amfs scale N' ends 'amfs scale auto'.
     """
     from amfs.client import discovery
-    from amfs.client.control import Client
-    from amfs.engine.scaling import plan
-    from amfs.provision import ledger
+    from amfs.provision import autoscale, policies
+    from amfs.provision.resizing import resize
+    from amfs.provision.submission import parse_nodes
 
-    session = discovery.find(name)
-    with Client(session) as client:
-        members = [member for member in client.view().members if member.slots > 0 and not member.draining]
-    book = ledger.load(session)
-    waiting = book.open_jobs() if book is not None else 0
-    order, start, drain = plan(nodes, len(members), waiting, book is not None)
-    if not (order or start or drain):
-        click.echo(f"{session.name} has {nodes} nodes" + (f", {waiting} of them jobs that wait" if waiting else ""), err=True)
-    if order and book is not None:
-        book.order(nodes)
-        click.echo(f"{start} more jobs are submitted to {book.system.name}" if start else "jobs that wait are cancelled", err=True)
-    elif start:
-        _grow(session, start, given)
-    if drain:
-        _shrink(session, members, drain, given["drain_time"])
-    return 0
-
-
-def _grow(session: SessionRecord, count: int, given: dict[str, Any]) -> None:
-    from amfs.host import processes
-    from amfs.provision.local import LocalProcesses
-
-    if any(not processes.same_machine(entry.host, processes.host_id()) for entry in session.nodes):
-        raise UsageError(f"the nodes of {session.name} are on several hosts: on the one that is to have another, type: amfs node --join")
+    if nodes and (policy or bounds):
+        raise UsageError("--policy and --nodes go with 'amfs scale auto'")
     options = chosen_options(given)
-    for _ in range(count):
-        ready = LocalProcesses().add(session, options)
-        click.echo(f"node {ready.node} joined {session.name}", err=True)
-
-
-def _shrink(session: SessionRecord, members: list[Member], count: int, limit_s: float) -> None:
-    from amfs.client.control import Client
-    from amfs.engine.scaling import Standing, to_drain
-    from amfs.vocabulary.messages import DrainNode, Status, StatusAsk
-
-    with Client(session) as client:
-        manager = client.view().manager
-        asked = client.ask({member.node: StatusAsk() for member in members}, Status)
-        standing = [Standing(node, _held(status.data), _number(status.data, "running"), node == manager) for node, status in asked.items()]
-        leave = to_drain(standing, count)
-        if len(leave) < count:
-            raise SessionError(f"only {len(asked)} of {len(members)} nodes of {session.name} answer: nothing was done")
-        click.echo(f"node{'s' if len(leave) > 1 else ''} {', '.join(map(str, leave))} to drain", err=True)
-        client.tell(leave, DrainNode(int(limit_s * 1000)))
-        client.view(limit_s + _SLACK_S, lambda view: not {member.node for member in view.members} & set(leave))
-    left = len(members) - count
-    words = "node" if left == 1 else "nodes"
-    click.echo(f"{session.name} has {left} {words}; the logs of those that left say what could not be moved, if anything", err=True)
-
-
-def _held(data: dict[str, object]) -> int:
-    return sum(_number(data, name) for name in ("memory", "spilled", "fs_spilled"))
-
-
-def _number(data: dict[str, object], name: str) -> int:
-    value = data.get(name, 0)
-    return value if isinstance(value, int) else 0
+    session = discovery.find(name)
+    if not nodes:
+        chosen = policies.load(policy or "default", *(parse_nodes(bounds) if bounds else ()))
+        autoscale.start(session, chosen, options)
+        bounds = f"{chosen.least}..{chosen.most}"
+        click.echo(f"{session.name}: policy {chosen.source} is applied, {bounds} nodes; amfs status shows it", err=True)
+        return 0
+    if autoscale.end(session, f"by 'amfs scale {nodes}'"):
+        click.echo("the policy is applied no more", err=True)
+    resize(session, nodes, options, lambda text: click.echo(text, err=True))
+    return 0

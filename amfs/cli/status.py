@@ -97,16 +97,18 @@ def _look(session: Any, timeout_s: float) -> dict[str, Any]:
 
     from amfs.client.control import Client
     from amfs.errors import SessionError
-    from amfs.provision import ledger
+    from amfs.provision import autoscale, ledger
     from amfs.vocabulary.messages import Status, StatusAsk
 
     fact: dict[str, Any] = {
         "name": session.name, "created": session.created, "host": session.host.partition("/")[0], "directory": str(session.directory),
-        "epoch": 0, "manager": -1, "unit_size": session.unit_size, "error": "", "nodes": [], "jobs": [], "said": [],
+        "epoch": 0, "manager": -1, "unit_size": session.unit_size, "error": "", "nodes": [], "jobs": [], "said": [], "policy": "",
     }  # fmt: skip
     if (book := ledger.load(session)) is not None:
         fact["jobs"] = [{**msgspec.structs.asdict(job), "state": job.state.name.lower()} for job in book.jobs.values()]
         fact["said"] = book.said
+    if (auto := autoscale.load(session)) is not None:
+        fact["policy"], fact["said"] = auto.state(), sorted([*fact["said"], *auto.said], key=lambda line: line[:8])  # by the clock
     known = {entry.node: entry for entry in session.nodes}
     members = {}
     answers: dict[int, Status] = {}
@@ -177,6 +179,8 @@ def _print(fact: dict[str, Any]) -> None:
         if job["state"] != "joined":
             node = f", node {job['node']}" if job["node"] >= 0 else ""
             click.echo(f"  job {job['job']}{node}: {job['state'].replace('_', ' ')}" + (f" ({job['why']})" if job["why"] else ""))
+    if fact["policy"]:
+        click.echo(f"  {fact['policy']}")
     for line in fact["said"][-5:]:
         click.echo(f"  {line}")
     limits: dict[tuple[int, str], list[str]] = {}

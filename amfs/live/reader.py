@@ -21,7 +21,7 @@ from amfs.errors import SessionError
 from amfs.live.aggregate import ENDED_S, Aggregator, Reading
 from amfs.net import records
 from amfs.net.records import SessionRecord
-from amfs.provision import ledger
+from amfs.provision import autoscale, ledger
 from amfs.runs import watched
 from amfs.vocabulary import live
 from amfs.vocabulary.messages import Member, Status, StatusAsk
@@ -251,6 +251,9 @@ class Reader:
         if (book := ledger.load(record)) is not None:
             told.decisions = list(book.said)
             told.jobs = [(job.job, job.state.name.lower(), job.why) for job in book.jobs.values() if job.state.name != "JOINED"]
+        if (auto := autoscale.load(record)) is not None:
+            told.policy = auto.state()
+            told.decisions = sorted([*told.decisions, *auto.said], key=lambda line: line[:8])  # by the clock
         return told
 
 

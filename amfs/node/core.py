@@ -374,6 +374,7 @@ class NodeCore:
             "why_limit": worker.memory.limits.why_limit,
             "spilled": worker.memory.on_disk,
             "fs_spilled": self.fs.spilled if self.fs is not None else 0,  # bytes of files of amfs:/
+            "copies": self.fs.default_copies if self.fs is not None else 1,
             "records": sum(len(records) for records in self.fls.runs.values()),
             "dispatching": sum(len(run.records) for run in self.dispatcher.runs.values()),
             **dict(zip(("partitions", "backed_up", "names_lost"), self.fs.backups() if self.fs is not None else (0, 0, 0), strict=True)),

@@ -366,7 +366,11 @@ class NodeIO:
     def tell_at_work(self, effect: TellAtWork) -> Send:
         total, tasks = self.at_work(effect.tasks, effect.most)
         status = effect.status
-        return Send(effect.to, m.Status(status.node, status.epoch, {**status.data, "at_work": tasks, "at_work_total": total}))
+        used = self.files.io.usage()[0] if self.files is not None else 0
+        runs = status.data["memory"]
+        parts = max(0, used - (runs if isinstance(runs, int) else 0))  # bytes of amfs:/ in memory
+        data = {**status.data, "at_work": tasks, "at_work_total": total, "fs_memory": parts}
+        return Send(effect.to, m.Status(status.node, status.epoch, data))
 
     def read_store(self, effect: ReadStore) -> Send:
         """Answer a fetch: small files inside the message as far as it stays short, only the size of the others."""

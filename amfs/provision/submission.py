@@ -21,7 +21,7 @@ from amfs.engine.jobs import OPEN, Submitted
 from amfs.errors import SessionError, UsageError
 from amfs.net import records
 from amfs.net.records import NO_SLOTS, Ready, SessionRecord
-from amfs.provision import keeper, ledger
+from amfs.provision import autoscale, keeper, ledger
 from amfs.provision.allocation import as_words
 from amfs.provision.keeper import Keeper
 from amfs.provision.ledger import Ledger
@@ -141,6 +141,7 @@ def signals_as_exits() -> Iterator[None]:
 
 def end(session: SessionRecord, book: Ledger | None, timeout_s: float = 10.0) -> list[str]:
     """End a session, and its jobs if ``book`` has any; what could not be had, as lines for the person. On any host."""
+    autoscale.end(session, "the session is taken down")  # or it would start nodes meanwhile
     if book is not None:
         book.stop_keeper()
     remarks = LocalProcesses().end(session, timeout_s)

@@ -116,7 +116,8 @@ class Transfer(Struct):
 
 
 class Session(Struct):
-    """``decisions``: what became of nodes and why, newest last. ``jobs``: of the batch system, no nodes yet: (number, state, why)."""
+    """``decisions``: what became of nodes and why, newest last. ``jobs``: of the batch system, no nodes yet: (number, state, why).
+    ``policy``: by which it grows and shrinks, in words; "": by none."""
 
     name: str
     began: float
@@ -125,6 +126,7 @@ class Session(Struct):
     error: str = ""
     decisions: list[str] = []
     jobs: list[tuple[str, str, str]] = []
+    policy: str = ""
 
 
 class Frame(Struct):

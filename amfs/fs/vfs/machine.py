@@ -141,6 +141,11 @@ class FileSystem(Machine):
         return self._replicas.counts()
 
     @property
+    def default_copies(self) -> int:
+        """Nodes that shall have each file of which nothing else is said."""
+        return self._default_copies
+
+    @property
     def spilled(self) -> int:
         """Bytes of files in the spill directory of this node."""
         return self._evictor.spilled

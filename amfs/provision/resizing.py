@@ -1,0 +1,102 @@
+"""A running session gets more or fewer nodes: processes here, jobs, drains. For ``amfs scale``, and for a policy that is applied.
+
+Owns the order of the steps. Must not know: who wants the number, and why; which nodes drain (``engine.scaling``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from amfs.client.control import Client
+from amfs.engine.scaling import Standing, plan, to_drain
+from amfs.errors import SessionError, UsageError
+from amfs.host import processes
+from amfs.net.records import SessionRecord
+from amfs.provision import ledger
+from amfs.provision.ledger import Ledger
+from amfs.provision.local import LocalProcesses
+from amfs.provision.provisioner import NodeOptions
+from amfs.vocabulary.messages import DrainNode, Member, Status, StatusAsk, View
+
+SLACK_S = 30.0  # for a node that has drained to be gone
+LAST_S = 5.0  # for nodes to answer
+
+
+class Nodes(NamedTuple):
+    """Members with slots that do not drain, what each says of itself, and jobs that may still become nodes. ``book`` None: no jobs."""
+
+    view: View
+    members: list[Member]
+    says: Mapping[int, Mapping[str, Any]]
+    waiting: int
+    book: Ledger | None
+
+
+def look(session: SessionRecord) -> Nodes:
+    """Raises SessionError."""
+    book = ledger.load(session)
+    with Client(session) as client:
+        view = client.view()
+        members = [member for member in view.members if member.slots > 0 and not member.draining]
+        asked = client.ask({member.node: StatusAsk(1) for member in members}, Status, LAST_S)
+    return Nodes(view, members, {node: status.data for node, status in asked.items()}, book.open_jobs() if book is not None else 0, book)
+
+
+def held(data: Mapping[str, Any]) -> int:
+    """Bytes that a node would have to hand over, or that would have to be made again."""
+    return sum(data.get(name, 0) for name in ("memory", "fs_memory", "spilled", "fs_spilled"))
+
+
+def is_pinned(data: Mapping[str, Any]) -> bool:
+    """Has it files of a run, which a drain does not move?"""
+    return bool(data.get("memory", 0) + data.get("spilled", 0))
+
+
+def resize(
+    session: SessionRecord, wanted: int, options: NodeOptions, tell: Callable[[str], None], *, spare: bool = False, wait: bool = True
+) -> list[int]:
+    """Bring the session to ``wanted`` nodes. ``spare``: nodes with files of runs do not drain; ``wait``: until those that drain have left.
+    Returns these. Raises SessionError, UsageError."""
+    nodes = look(session)
+    order, start, drain = plan(wanted, len(nodes.members), nodes.waiting, nodes.book is not None)
+    if not (order or start or drain):
+        tell(f"{session.name} has {wanted} nodes" + (f", {nodes.waiting} of them jobs that wait" if nodes.waiting else ""))
+    if order and nodes.book is not None:
+        nodes.book.order(wanted)
+        tell(f"{start} more jobs are submitted to {nodes.book.system.name}" if start else "jobs that wait are cancelled")
+    elif start:
+        _grow(session, start, options, tell)
+    return _shrink(session, nodes, drain, options.drain_s, tell, spare=spare, wait=wait) if drain else []
+
+
+def _grow(session: SessionRecord, count: int, options: NodeOptions, tell: Callable[[str], None]) -> None:
+    if any(not processes.same_machine(entry.host, processes.host_id()) for entry in session.nodes):
+        raise UsageError(f"the nodes of {session.name} are on several hosts: on the one that is to have another, type: amfs node --join")
+    for _ in range(count):
+        ready = LocalProcesses().add(session, options)
+        tell(f"node {ready.node} joined {session.name}")
+
+
+def _shrink(
+    session: SessionRecord, nodes: Nodes, count: int, limit_s: float, tell: Callable[[str], None], *, spare: bool, wait: bool
+) -> list[int]:
+    manager = nodes.view.manager
+    standing = [Standing(node, held(says), says.get("running", 0), node == manager) for node, says in nodes.says.items()]
+    leave = to_drain(standing, len(standing))  # all but one, in order
+    if spare:
+        leave = [node for node in leave if not is_pinned(nodes.says[node])]
+    if len(leave) < count and (not spare or not leave):
+        raise SessionError(f"only {len(nodes.says)} of {len(nodes.members)} nodes of {session.name} answer: nothing was done")
+    leave = leave[:count]
+    tell(f"node{'s' if len(leave) > 1 else ''} {', '.join(map(str, leave))} to drain")
+    with Client(session) as client:
+        client.view()
+        client.tell(leave, DrainNode(int(limit_s * 1000)))
+        if wait:
+            client.view(limit_s + SLACK_S, lambda view: not {member.node for member in view.members} & set(leave))
+    if wait:
+        left = len(nodes.members) - len(leave)
+        words = "node" if left == 1 else "nodes"
+        tell(f"{session.name} has {left} {words}; the logs of those that left say what could not be moved, if anything")
+    return leave
