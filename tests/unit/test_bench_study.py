@@ -68,7 +68,8 @@ def test_storage_measures_all_places_and_goes_on_after_a_bad_one(memory: Path, t
     assert set(report.errors) == {"bad", "proc"}
     assert "nonsense" in report.errors["bad"]
     by_key = {(one.place, one.pattern, one.size): one for one in report.results()}
-    assert set(by_key) == {(title, pattern, size) for title in ("tmpfs", "url") for pattern in storage.PATTERNS for size in (1000, 2_000_000)}
+    sizes = (1000, 2_000_000)
+    assert set(by_key) == {(title, pattern, size) for title in ("tmpfs", "url") for pattern in storage.PATTERNS for size in sizes}
     assert {one.size: one.files for one in by_key.values()} == {1000: 10, 2_000_000: 8}  # four of the large ones fit, and two turns
     assert all(one.rate > 0 and one.quartiles[0] <= one.quartiles[1] <= one.quartiles[2] for one in by_key.values())
     assert [one.ratio for one in by_key.values() if one.place == "tmpfs"] == [1.0] * 6
