@@ -15,7 +15,7 @@ COMMANDS = {
     "costs": ("amfs.cli.bench", "What amfs simulate needs to know of this machine (also: amfs bench costs)."),
     "envelope": ("benchmarks.commands.files", "File operations of mounts beside tmpfs and a disk."),
     "filecopy": ("benchmarks.commands.files", "One task writes, one reads: placement of data and of tasks."),
-    "storage": ("benchmarks.commands.files", "Many files in directories and at URLs."),
+    "storage": ("benchmarks.commands.study", "Many files to and from S3, HDFS and amfs, beside a local disk."),
     "urls": ("benchmarks.commands.urls", "Load and dump of a bucket beside obstore alone."),
     "striping": ("benchmarks.commands.files", "How evenly whole files and stripes fill the nodes."),
     "hashing": ("benchmarks.commands.files", "How evenly unequal nodes share the partitions, beside other hashes, and what moves."),

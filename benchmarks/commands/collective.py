@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from amfs.engine.collectives import KINDS
-from benchmarks.commands.files import OUTPUT, PLOT, REPEAT, ended_by_signals, file_sizes, numbers, save, say, show
+from benchmarks.commands.files import OUTPUT, PLOT, REPEAT, ended_by_signals, numbers, save, say, show
+from benchmarks.commands.study import file_sizes
 
 
 @click.command()

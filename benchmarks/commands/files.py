@@ -193,60 +193,6 @@ def filecopy(
     return 1 if report.errors else 0
 
 
-def file_sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
-    """Sizes with commas between: "10kB,1MiB"."""
-    from amfs.translate.tasklist import parse_size
-
-    try:
-        found = tuple(parse_size(word) for word in value.split(","))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
-    if not all(0 < size <= 1 << 40 for size in found):
-        raise click.BadParameter(f"{value!r}: a file has at least one byte and at most 1 TiB", ctx, param)
-    return tuple(dict.fromkeys(found))
-
-
-@click.command()
-@click.argument("places", metavar="[DIR|URL]...", nargs=-1)
-@click.option("--files", type=click.IntRange(1, 100_000), default=40, show_default=True, help="How many of each size.")
-@click.option("--sizes", callback=file_sizes, default="10kB,100kB,1MB,10MB", show_default=True, metavar="SIZE,...", help="Of the files.")
-@click.option("--clients", type=click.IntRange(1, 64), default=4, show_default=True, help="Processes at a time.")
-@REPEAT
-@OUTPUT
-@PLOT
-def storage(
-    places: tuple[str, ...], files: int, sizes: tuple[int, ...], clients: int, repeat: int, output: str, plot: Path | None
-) -> int:
-    """Write, read, and read after writing many files at a time, in each DIR or URL of fsspec, beside raw tmpfs and a disk.
-
-    Without DIR or URL, in amfs itself, through a mount and as amfs:///: a session of one node is started and ended. The exit status is 1 if
-    something could not be measured.
-    """
-    from benchmarks import directories as d
-    from benchmarks.mounts import Session
-    from benchmarks.storage import Place, Settings, picture, report_text, run_storage
-    from benchmarks.storage_worker import is_url
-
-    with ended_by_signals(), ExitStack() as stack:
-
-        def work(parent: Path) -> str:
-            return str(stack.enter_context(d.workplace(directory_of(parent))))
-
-        disk = d.disk_directory()
-        found = [Place("tmpfs", work(d.memory_directory())), Place(f"disk ({d.file_system(disk)})", work(disk))]
-        found += [Place(place, place if is_url(place) else work(Path(place))) for place in dict.fromkeys(places)]
-        env = None
-        if not places:
-            session = stack.enter_context(Session(1))
-            found += [Place("amfs, mounted", str(session.mount())), Place("amfs:///", "amfs:///")]
-            env = {**session.env, "AMFS_SESSION": session.file}
-        d.warm_up(d.memory_directory(), files * max(sizes))
-        report = run_storage(found, Settings(files, sizes, clients, repeat), say, env)
-    save(picture(report), plot)
-    show(report, output, report_text(report))
-    return 1 if report.errors else 0
-
-
 @click.command()
 @click.option("--real", type=click.IntRange(0, 16), default=4, show_default=True, metavar="N", help="Nodes to measure on; 0: only compute.")
 @click.option("--scale", type=click.FloatRange(0.001, 10), default=0.5, show_default=True, help="Of the sizes of files on real nodes.")

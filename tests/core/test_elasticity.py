@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -38,7 +39,7 @@ do = "shrink to memory 60 %"
 """
 
 
-def of(nodes: int, **more: int) -> Facts:
+def of(nodes: int, **more: Any) -> Facts:
     """Nodes with 1 GiB and 2 slots each."""
     return Facts(nodes, (GB,) * nodes, slots=2 * nodes)._replace(**more)
 

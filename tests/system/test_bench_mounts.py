@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from amfs.bench.process import Failed
-from benchmarks import directories, filecopy, layouts, modes, mounts, remote, storage, striping
+from benchmarks import directories, filecopy, layouts, modes, mounts, remote, storage, stores, striping
 from benchmarks.envelope import METRICS, Place, Runner, Settings, run_places
 from benchmarks.envelope_table import report_text
 
@@ -102,13 +102,16 @@ def session_pids(session: mounts.Session) -> list[int]:
     return [node.pid for node in load(Path(session.file)).nodes]
 
 
-def test_storage_through_a_mount_and_as_url() -> None:
-    with mounts.Session(1) as session:
-        places = [storage.Place("mounted", str(session.mount())), storage.Place("amfs:///", "amfs:///")]
-        env = {**session.env, "AMFS_SESSION": session.file}
-        found = storage.run_storage(places, storage.Settings(5, (1000, 1_500_000), 2, 1), env=env)
-    assert found.errors == {}
-    assert len(found.results) == 2 * 2 * len(storage.PATTERNS)
+def test_storage_in_all_ways_of_amfs(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        wanted = [f"amfs-{way}" for way in stores.AMFS]
+        places, missed, session = stores.start(stack, wanted, 2, tmp_path, False, lambda text: None)
+        assert session is not None
+        settings = storage.Settings(3, (1000, 1_500_000), 2, 1)
+        found = storage.run_storage(places, settings, tmp_path, env=stores.client_environment(session))
+    assert (found.errors, missed) == ({}, {})
+    assert [place.title for place in places] == ["amfs, whole", "amfs, striped", "amfs, mounted"]
+    assert len(found.samples) == 3 * 3 * 2 * len(storage.PATTERNS)
 
 
 @pytest.mark.soak

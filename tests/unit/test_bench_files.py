@@ -18,15 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amfs.bench.process import Failed
-from amfs.errors import AmfsError, UsageError
+from amfs.errors import UsageError
 from amfs.vocabulary.partition import PartitionTable
-from benchmarks import directories, envelope, filecopy, layouts, modes, plots, programs, storage, striping
+from benchmarks import directories, envelope, filecopy, layouts, modes, plots, programs, striping
 from benchmarks.clients import Client
 from benchmarks.commands import files as bench_files
 from benchmarks.commands.files import ended_by_signals
 from benchmarks.envelope import METRICS, Place, Report, Runner, Sample, Settings, run_places, summarise
 from benchmarks.envelope_table import matrix, rate, report_text, share, table_1, targets
-from benchmarks.storage_worker import Worker, is_url, storage_of
 
 QUICK = Settings(clients=(1, 4), repeat=2, seconds=0.01, mib=1)
 
@@ -371,64 +370,6 @@ def test_times_that_are_missing_are_an_error(tmp_path: Path) -> None:
         filecopy.sample(one, log, 1, 1.0)
     log.write_text("write 0.5\nread 0.25\n")
     assert filecopy.sample(one, log, 1, 2.0) == filecopy.Sample(2 << 20, 4 << 20, 1 << 20)
-
-
-# ── storage ────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("kind", ["directory", "url"])
-@pytest.mark.parametrize("size", [1, 7, 8, 1000, (1 << 20) - 1, 1 << 20, (2 << 20) + 3])
-def test_a_file_is_what_was_written(tmp_path: Path, kind: str, size: int) -> None:
-    place = f"file://{tmp_path}/x" if kind == "url" else f"{tmp_path}/x"
-    worker, store = Worker(), storage_of(place)
-    store.prepare()
-    for number in (3, 4):
-        store.write(number, worker.content(number, size))
-        assert (tmp_path / "x" / f"file{number}").stat().st_size == size
-        worker.check(store, number, size)
-    with pytest.raises(AmfsError, match="bytes instead of"):
-        worker.check(store, 3, size + 8)
-    (tmp_path / "x" / "file3").write_bytes((tmp_path / "x" / "file4").read_bytes())
-    with pytest.raises(AmfsError, match="file 3 has wrong content"):
-        worker.check(store, 3, size)
-    store.remove()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_urls_and_directories_are_told_apart() -> None:
-    assert is_url("s3://a/b")
-    assert is_url("simplecache::file:///a")
-    assert not is_url("/a/b")
-    assert not is_url("a:b")
-
-
-def test_storage_measures_all_places_and_goes_on_after_a_bad_one(memory: Path, tmp_path: Path) -> None:
-    places = [
-        storage.Place("tmpfs", str(memory)),
-        storage.Place("url", f"file://{tmp_path}/"),
-        storage.Place("bad", "nonsense://x"),
-        storage.Place("proc", "/proc"),
-    ]
-    found = storage.run_storage(places, storage.Settings(5, (1000, 2_000_000), 2, 2))
-    assert set(found.errors) == {"bad", "proc"}
-    assert "nonsense" in found.errors["bad"]
-    for title in ("tmpfs", "url"):
-        for pattern in storage.PATTERNS:
-            for size in (1000, 2_000_000):
-                row = found.find(title, pattern, size)
-                assert row is not None
-                assert len(row.samples) == 2
-                assert row.rate > 0
-    assert [r.ratio for r in found.results if r.place == "tmpfs"] == [1.0] * 6
-    assert list(memory.iterdir()) == list(tmp_path.iterdir()) == []
-    text = storage.report_text(found)
-    assert "bad: not measured:" in text
-    assert "read after write" in text
-    ElementTree.fromstring(storage.picture(found))
-
-
-def test_sizes_in_words() -> None:
-    assert [storage.size_words(size) for size in (1, 1000, 1500, 10**6, 2 * 10**9)] == ["1 B", "1 kB", "1.5 kB", "1 MB", "2 GB"]
 
 
 # ── layouts ────────────────────────────────────────────────────────────────────────────────────────
