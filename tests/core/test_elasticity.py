@@ -41,7 +41,7 @@ do = "shrink to memory 60 %"
 
 def of(nodes: int, **more: Any) -> Facts:
     """Nodes with 1 GiB and 2 slots each."""
-    return Facts(nodes, (GB,) * nodes, slots=2 * nodes)._replace(**more)
+    return Facts(nodes, (GB,) * nodes, slots=2 * nodes, **more)
 
 
 def asked(machine: Elasticity, facts: Facts, now: float) -> int:
