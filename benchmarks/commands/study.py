@@ -1,4 +1,4 @@
-"""``benchmarks storage``, ``network`` and ``staging``: the cloud storage study (docs/study.md). Owns their options."""
+"""``benchmarks storage``: many files to and from stores, as the cloud storage paper copies them. Owns its options."""
 
 from __future__ import annotations
 
