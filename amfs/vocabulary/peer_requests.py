@@ -567,9 +567,8 @@ AnyPeerCall = (
     | Damaged | Holders | Checkpoint | Secure | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | HasContent | Live | SetTimes | ReportUsage | Restripe | Take
     | Bring | KeepCopy | Flush | SpareCopies | Digests | Check | CheckStripes | SendStripe | CheckStore | SeenOutside | Load | Dump
-    | MoveUrls | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories
-    | StripesOf | Arrive | Have | Losses | SettleDirectories | HandOver | ForgetBackup | Lose | StillComing
-    | DropCopies | KeepCopies | CopyStripes | ExpectCopies
+    | MoveUrls | Mkdir | Rmdir | Rename | ChangeDirectory | Spread | Directories | ReportDirectories | StripesOf | Arrive | Have | Losses
+    | SettleDirectories | HandOver | ForgetBackup | Lose | StillComing | DropCopies | KeepCopies | CopyStripes | ExpectCopies
 )  # fmt: skip
 
 BY_TAG: dict[str, type[PeerCall[Any]]] = by_tag(get_args(AnyPeerCall))
@@ -583,10 +582,9 @@ LONG = frozenset((Checkpoint, Secure, KeepCopy, Flush, Bring, Closed))
 REPEATABLE = QUESTIONS | LONG | frozenset((Open, Hold, AbortWriteOpen))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
-    Lock, Unlock,
-    StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale, Keep, ReportDirectories,
+    Lock, Unlock, MoveUrls, StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale,
+    Keep, ReportDirectories,
     KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStripes, SendStripe, CheckStore, HasContent, StillComing,
-    MoveUrls,
 ))  # fmt: skip
 #: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;
 #: that a task has made one is to be known.)
