@@ -2,6 +2,8 @@
 
     python run.py energyplus|lmps|blast [--size N | --full] [--out DIR] [-- OPTIONS OF amfs run]
 
+Without options of ``amfs run`` it runs on this machine, without a session.
+
 Exit status 1 if a task fails or an answer is wrong.
 """
 
@@ -48,7 +50,7 @@ def ensemble(kind: object, work: Path, size: int, options: list[str]) -> int:
     print(f"{size} {kind.UNIT}: {count} tasks", flush=True)  # type: ignore[attr-defined]
     begun = time.perf_counter()
     with (work / "said.txt").open("w+") as said:  # what the programs say goes there, too
-        command = [s.PYTHON, "-m", "amfs", "run", "tasks.txt", "-q", *options]
+        command = [s.PYTHON, "-m", "amfs", "run", "tasks.txt", "-q", *(options or ["--local"])]
         ended = subprocess.run(command, cwd=work, stdout=said, stderr=subprocess.STDOUT, check=False).returncode
         if ended:
             said.seek(0)
