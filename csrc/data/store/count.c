@@ -37,7 +37,7 @@ void fsio_account(struct fsio *io, int64_t bytes) {
     if (io->store->own_mount) {
         if (bytes > 0) atomic_fetch_add(&io->store->since, bytes);
     } else {
-        int64_t used = atomic_fetch_add(&io->store->used, bytes) + bytes;
+        long long used = atomic_fetch_add(&io->store->used, bytes) + bytes; /* not int64_t: clang compares the types */
         /* Files came that nobody told us of; the next count puts it right. What others reserve meanwhile stays. */
         while (used < 0 && !atomic_compare_exchange_weak(&io->store->used, &used, 0)) {}
     }
@@ -87,7 +87,7 @@ bool fsio_reserve(struct fsio *io, uint64_t more) {
         return room;
     }
     atomic_fetch_add(&io->store->accounts, 1);
-    int64_t used = atomic_load(&io->store->used), all;
+    long long used = atomic_load(&io->store->used), all;
     do { /* nothing is taken in vain: a count of the parts would subtract it */
         all = used + (int64_t)more + atomic_load(&io->store->held);
         if (all > (int64_t)io->store->limit) return false;
