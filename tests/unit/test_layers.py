@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,9 @@ import pytest
 
 from amfs.net.records import load
 from amfs.provision import daemon
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+from run_page import blocks, run_block
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGE = ROOT / "amfs"
@@ -208,31 +210,6 @@ def test_no_file_is_too_long_to_read() -> None:
 # ── documents ──────────────────────────────────────────────────────────────────────────────────────
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^<!-- run(?: ([\w ]+))? -->\n+```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: Path) -> list[tuple[str, str, str]]:
-    """(wanted, language, text) of the blocks of a page that are marked ``<!-- run -->``. ``<!-- run fails -->`` wants a failure,
-    ``<!-- run same -->`` the output that the page shows."""
-    return [(m[1] or "", m[2], m[3]) for m in BLOCK.finditer(page.read_text(encoding="utf-8"))]
-
-
-def commands(text: str) -> str:
-    """The shell script in a console block: what follows a ``$ ``, and its continuation lines (after a backslash or in a here-document)."""
-    lines: list[str] = []
-    end_of_here = ""
-    for line in text.splitlines():
-        if end_of_here:
-            lines.append(line)
-            if line == end_of_here:
-                end_of_here = ""
-        elif line.startswith("$ "):
-            lines.append(line[2:])
-            if here := re.search(r"<<-?\s*'?(\w+)'?", line):
-                end_of_here = here[1]
-        elif lines and lines[-1].endswith("\\"):
-            lines.append(line.removeprefix("> "))
-    return "\n".join(lines) + "\n"
 
 
 @pytest.mark.slow
@@ -252,19 +229,7 @@ def test_examples_in_the_documents_run(page: Path, tmp_path: Path, request: pyte
     work = tmp_path / "work"
     work.mkdir()
     for wanted, language, text in blocks(page):
-        if language == "python":
-            command = [sys.executable, "-c", text]
-        else:
-            command = ["bash", "-e" if "fails" not in wanted else "+e", "-c", commands(text)]
-        result = subprocess.run(
-            command, cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False
-        )
-        story = f"{page.name}: {shlex.join(command)}\n{result.stdout}{result.stderr}"
-        assert (result.returncode == 0) == ("fails" not in wanted), story
-        if "same" in wanted:
-            shown = [line for line in text.splitlines() if not line.startswith("$ ")]
-            assert (result.stdout + result.stderr).splitlines() == shown, story
-        assert result.returncode != 70, story
+        assert not run_block(wanted, language, text, python=sys.executable, work=work, env=env)
 
 
 def test_links_between_documents_lead_somewhere() -> None:
