@@ -1,7 +1,7 @@
 """Runs the examples of a page of the documentation, as a reader would type them: ``python tools/run_page.py PAGE --bin DIRECTORY``.
 
-Owns which blocks of a page run and what is wanted of them. It needs only the standard library and knows nothing of amfs, so that it also
-runs beside an installed wheel, in an environment that has nothing else.
+Owns which blocks of a page run and what is wanted of them. It needs only the standard library and knows nothing of amfs, so that it runs
+beside an installed wheel, too, in an environment that has nothing else.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def shown_last(text: str) -> tuple[str, list[str]] | None:
 
 def run_block(wanted: str, language: str, text: str, *, python: str, work: Path, env: dict[str, str]) -> str:
     """What is wrong with a block's run, in words with all that it printed; empty if nothing is."""
-    script = ["bash", "-e" if "fails" not in wanted else "+e", "-c", commands(text)]
-    command = [python, "-c", text] if language == "python" else script
+    bash = ["bash", "+e" if "fails" in wanted else "-e", "-c"]
+    command = [python, "-c", text] if language == "python" else [*bash, commands(text)]
 
     def run(command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
