@@ -313,7 +313,7 @@ def test_a_file_is_opened_while_the_node_of_its_record_dies(flags: int, asker: i
         opened = cluster.finish(token)
         expected = b"" if flags & os.O_TRUNC else b"kept"
         assert bytes(cluster.nodes[asker].content(ino, opened)) == expected
-        cluster.call(asker, "closed", ino, flags != os.O_RDONLY, None)
+        cluster.call(asker, "closed", ino, flags != os.O_RDONLY, True, None)
         cluster.settle()
         for node in living(cluster):
             assert read(cluster, node, b"/" + name) == expected, (steps, node)

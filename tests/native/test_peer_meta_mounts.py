@@ -88,7 +88,7 @@ def test_what_a_third_node_watches_comes_to_the_poll_loop(cluster: Cluster) -> N
     _, ino, handle = kernel.create(name)
     there.meta.lookup(ROOT, name, 2)
     kernel.release(ino, handle)
-    assert kernel.until_asked(2)[:2] == ["closed", "closed"]
+    assert kernel.until_asked()[:1] == ["closed"]  # one word for the last writer and the last handle
     unique = kernel.send(10, ROOT, name + b"\0")
     assert "unlink" in kernel.until_asked()
     kernel.fuse.reply_error(unique, 0)

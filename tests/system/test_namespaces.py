@@ -228,3 +228,10 @@ def test_a_mount_goes_with_the_end_of_its_session(tmp_path: Path) -> None:
         assert amfs("mount", str(place), "--node", "1").returncode == 0
         assert amfs("down", session.name).returncode == 0
         assert not os.path.ismount(place) and not list(place.iterdir())
+
+
+def test_a_system_without_proc_is_one_line(tmp_path: Path) -> None:
+    """As in the bare root directory of another system."""
+    (tmp_path / "list").write_text("true\n")
+    done = within(("--mount",), f"umount -l /proc; {AMFS} run --local list", tmp_path)
+    assert done.returncode == 5 and done.stderr.count("\n") == 1 and "/proc is not mounted" in done.stderr, done.stderr
