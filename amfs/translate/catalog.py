@@ -9,7 +9,7 @@ import os
 
 from amfs.translate.document import local_path
 from amfs.translate.reader import Reader
-from amfs.translate.shell_quoting import Malformed, split, trim
+from amfs.translate.shell_quoting import lines_of_words
 
 
 class CatalogReader(Reader):
@@ -20,15 +20,7 @@ class CatalogReader(Reader):
         self._directory = directory
 
     def text(self, text: str, first: int) -> None:
-        for number, line in enumerate(text.split("\n"), first):
-            bare = trim(line)
-            if not bare or bare[0] == "#":
-                continue
-            try:
-                words = split(bare)
-            except Malformed as error:
-                self.fault(number, str(error), line)
-                continue
+        for number, line, words in lines_of_words(text, first, self.fault):
             if len(words) < 2 or not words[0] or not words[1]:
                 self.fault(number, "a line of a catalog is NAME PLACE", line)
                 continue

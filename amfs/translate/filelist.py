@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from amfs.translate.reader import Reader
-from amfs.translate.shell_quoting import Malformed, quote, split, trim
+from amfs.translate.shell_quoting import lines_of_words, quote
 from amfs.translate.tasklist import parse_state
 from amfs.workflow.workflow import DeclaredState, Workflow, complete
 
@@ -21,15 +21,7 @@ class FileListReader(Reader):
         self._lines: dict[str, int] = {}
 
     def text(self, text: str, first: int) -> None:
-        for number, line in enumerate(text.split("\n"), first):
-            bare = trim(line)
-            if not bare or bare[0] == "#":
-                continue
-            try:
-                words = split(bare)
-            except Malformed as error:
-                self.fault(number, str(error), line)
-                continue
+        for number, line, words in lines_of_words(text, first, self.fault):
             if [word.lower() for word in words] != HEADER:
                 self._file(words, number, line)
 

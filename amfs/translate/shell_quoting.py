@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
 from amfs.patterns import pattern
 
@@ -151,3 +152,18 @@ def quote(word: str, *, option_like: bool = False) -> str:
         text = word.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\r", "\\r")
         return "$'" + _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text) + "'"
     return "'" + word.replace("'", "'\\''") + "'"
+
+
+def lines_of_words(text: str, first: int, fault: Callable[[int, str, str], None]) -> Iterator[tuple[int, str, list[str]]]:
+    """(number, line, words) of each line that is neither empty nor a comment; the first has number ``first``. ``fault`` hears of a line that
+    is not words."""
+    for number, line in enumerate(text.split("\n"), first):
+        bare = trim(line)
+        if not bare or bare[0] == "#":
+            continue
+        try:
+            words = split(bare)
+        except Malformed as error:
+            fault(number, str(error), line)
+        else:
+            yield number, line, words
