@@ -155,8 +155,8 @@ def quote(word: str, *, option_like: bool = False) -> str:
 
 
 def lines_of_words(text: str, first: int, fault: Callable[[int, str, str], None]) -> Iterator[tuple[int, str, list[str]]]:
-    """(number, line, words) of each line that is neither empty nor a comment; the first has number ``first``. ``fault`` hears of a line that
-    is not words."""
+    """(number, line, words) of each line that is neither empty nor a comment; the first has number ``first``. ``fault`` hears of a line
+    that is not words."""
     for number, line in enumerate(text.split("\n"), first):
         bare = trim(line)
         if not bare or bare[0] == "#":
