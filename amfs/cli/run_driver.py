@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -22,18 +22,28 @@ _NO_SPACE = os.strerror(errno.ENOSPC).encode()
 
 if TYPE_CHECKING:
     from amfs.client.place import FilesPlace
-    from amfs.display.progress import Progress
+    from amfs.display.progress import JsonProgress, Progress
     from amfs.runs.context import RunOptions
     from amfs.runs.driver import RunDriver
     from amfs.runs.expansion import Expander
     from amfs.runs.joblog import JobLog
     from amfs.runs.journal import Past
     from amfs.translate.detect import Loaded
+    from amfs.vocabulary.messages import Result
     from amfs.workflow.checks import Plan
     from amfs.workflow.workflow import Task, Workflow
 
 #: Remarks on a document that are shown; they are one for each kind of construct.
 REMARKS_SHOWN = 20
+
+
+def _facts_of(result: Result) -> dict[str, object]:
+    """Of a task that has ended: times in seconds since 1970, memory and files in bytes. One that never began has no times."""
+    begun = {"begun": result.start_us / 1e6, "ended": result.end_us / 1e6} if result.start_us else {}
+    return {
+        "outcome": Outcome(result.outcome).name.lower(), "code": result.code, "attempt": result.attempt, "node": result.node, **begun,
+        "cpu_s": result.cpu_us / 1e6, "memory": result.maxrss_kib << 10, "read": result.bytes_in, "written": result.bytes_out,
+    }  # fmt: skip
 
 
 class Driver:
@@ -307,6 +317,8 @@ class Driver:
     def _ended(self, task: Any, result: Any) -> None:
         if self.joblog is not None and self.running is not None:
             self.joblog.add(self.running, self._number(task, result), task, result)
+        if self.given["output"] == "json":
+            cast("JsonProgress", self.progress).task_ended(task.id, _facts_of(result))
         self._show(task, result)
 
     def _number(self, task: Any, result: Any) -> int:

@@ -452,6 +452,10 @@ class JsonProgress(QuietProgress):
                 stdout = file.read()
         self._event("output", task=task, **_bytes_fields("stdout", stdout), **_bytes_fields("stderr", stderr))
 
+    def task_ended(self, task: str, facts: dict[str, object]) -> None:
+        """Any task, also one that failed. Only this kind of progress is told."""
+        self._event("task", task=task, **facts)
+
     def task_failed(self, task: str, detail: str, stderr_tail: bytes) -> None:
         self._event("task_failed", task=task, detail=detail, **_bytes_fields("stderr", stderr_tail))
 

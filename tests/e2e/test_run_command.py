@@ -198,6 +198,10 @@ def test_json_tells_all(amfs: Amfs, tmp_path: Path) -> None:
     assert events[0]["event"] == "start"
     failed = next(event for event in events if event["event"] == "task_failed")
     assert (failed["task"], failed["stderr"]) == ("bad", "why\n")
+    ended = {event["task"]: event for event in events if event["event"] == "task"}
+    assert len(ended) == 5 and [name for name, event in ended.items() if event["outcome"] != "ok"] == ["bad"]
+    assert (ended["bad"]["outcome"], ended["bad"]["code"]) == ("exit", 3)
+    assert all(0 < event["begun"] <= event["ended"] for event in ended.values())
     summary = events[-1]
     assert summary["event"] == "summary"
     assert summary["exit_code"] == 1
