@@ -248,14 +248,20 @@ class Namespace:
         return q.Looked(attr, True)
 
     def _make_directory(self, call: p.Mkdir) -> Operation[Attr]:
-        """The manager that was asked may have left, or died, and have made it everywhere or, as its successor sees to, nowhere. So that one
-        is asked, and what is there is ours if it has the time that we gave it."""
-        manager, end = self._members.manager, self._calls.now + PATIENCE_S
+        """The manager that was asked, or a node that it told, may have left or died: it is made everywhere then or, as the manager or its
+        successor sees to, nowhere. So the manager is asked again, and what is there is ours if it has the time that we gave it."""
+        again, end = False, self._calls.now + PATIENCE_S
         while True:
             try:
-                return (yield from self._owners.ask_manager(call, twice=True))
+                return (yield from ask(self._members.manager, call))
             except OSError as error:
-                if error.errno != errno.EEXIST or self._members.manager == manager:
+                if error.errno == errno.EHOSTDOWN and self._calls.now < end:
+                    again = True
+                    yield Sleep(PAUSE_LAST_S)
+                    continue
+                if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT):
+                    raise failure(errno.EIO) from None
+                if error.errno != errno.EEXIST or not again:
                     raise
                 try:
                     found = Attr(*self._meta.dir_find(call.dir, call.name))
