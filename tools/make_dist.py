@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 GLIBC = "2.28"  # of Debian 10, RHEL 8 and SLES 15 SP3: what manylinux_2_28 means
 #: What has no use for who builds the package, and what must not be missing.
-UNWANTED = re.compile(r"(^|/)(__pycache__|\.git|\.venv|\.ci|\.github|build|dist)(/|$)|\.(pyc|so|o)$")
+UNWANTED = re.compile(r"(^|/)(__pycache__|\.git|\.venv|\.ci|\.github)(/|$)|(^|/)(build|dist)/|\.(pyc|so|o)$")
 WANTED = (
     "pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "PKG-INFO", "amfs/__init__.py", "csrc/bindings/py_native.c", "man/amfs.1",
 )  # fmt: skip
