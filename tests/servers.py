@@ -113,6 +113,13 @@ class Web:
         self.url = f"http://127.0.0.1:{port}"
 
 
+def web_of_a_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A fixture: nginx."""
+    server = Web(tmp_path_factory.mktemp("web"))
+    yield server
+    server.server.kill()
+
+
 class Sftp:
     """OpenSSH with keys of its own; its files are those of this machine."""
 

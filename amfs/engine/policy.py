@@ -32,7 +32,7 @@ _SECONDS = {"s": 1, "min": 60, "h": 3600}
 class Measure(StrEnum):
     """What rules look at."""
 
-    MEMORY = "memory"  # bytes of files, in memory or spilled, of the limits of all nodes: what has spilled wants memory
+    MEMORY = "memory"  # bytes of files, in memory or spilled, of the limits of all nodes: spilled files count, for they come back to memory
     SPILLED = "spilled"  # those on disk, as a share of the same limits
     QUEUE = "queue"  # tasks that could run now and wait, per slot
     BUSY = "busy"  # slots that run a task, of all

@@ -1,7 +1,7 @@
 """The keeper of a node's mounts: a small process in a user and mount namespace of its own, where an ordinary user may mount. I/O.
 
-Owns that process (csrc/programs/keeper.c) and the socket to it, by which its end is bound to ours. Must not know: who uses the mounts, and
-who serves them.
+Owns that process (csrc/programs/keeper.c) and the socket to it, by which its end is bound to ours. Must not know: the users
+of the mounts, and their servers.
 """
 
 from __future__ import annotations

@@ -22,6 +22,12 @@ from amfs.net.records import SessionRecord, load
 PATIENCE_S = 60.0  # only turns a hang into a failure
 
 
+def amfs(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command, with more in its environment."""
+    command = [sys.executable, "-m", "amfs", *arguments]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False)
+
+
 def about(session: str, told: str) -> str:
     """What a command has told, without the stores of dead nodes of other sessions that it removed: tests beside this one kill nodes."""
     lines = told.splitlines(keepends=True)

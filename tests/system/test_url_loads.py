@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fs_session import kill, running
-from servers import S3, Web, s3_in_environment
+from fs_session import amfs, kill, running
+from servers import S3, Web, s3_in_environment, web_of_a_module
 
 from amfs.client.files import Files
 from amfs.net.records import SessionRecord
@@ -44,18 +44,7 @@ def files(session: SessionRecord) -> Iterator[Files]:
 
 
 s3 = pytest.fixture(scope="module", name="s3")(s3_in_environment)
-
-
-@pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    server = Web(tmp_path_factory.mktemp("web"))
-    yield server
-    server.server.kill()
-
-
-def amfs(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "amfs", *arguments]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False)
+web = pytest.fixture(scope="module", name="web")(web_of_a_module)
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:

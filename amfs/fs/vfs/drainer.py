@@ -50,7 +50,7 @@ class Drainer:
         kept: list[Kept] = []
         takers = sorted(self._takers())
         version = self._members.version
-        # Before the copies are looked for: who knows that this node drains does not count on what it holds (``Replicas._give_up``).
+        # Before the copies are looked for: a shard that knows of the drain does not count on copies here (``Replicas._give_up``).
         behind = yield from together([ask(node, p.StillComing(version)) for node in takers])
         changes = self._opener.changes
         # What a mount has opened before, or is making, has its part by the next round at the latest; what it opens later we decide.

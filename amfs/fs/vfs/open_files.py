@@ -122,8 +122,8 @@ class OpenFiles:
         return self._making > 0
 
     def begin_no_more(self) -> Operation[None]:
-        """This node is about to leave. Who would begin to write here waits, and is told that the node has gone; other nodes do not write
-        through this one if they do not yet."""
+        """This node is about to leave. A program that would begin to write here waits, and is told that the node has gone; no further
+        node begins to write through this one."""
         if not self._leaves:
             self._leaves = True
             yield Acquire(_LEAVING)

@@ -77,7 +77,7 @@ class Opener:
             losses, seen = self._members.losses, self._members.losses_seen
             attr, holders, granted, lost, heard = yield from self._owners.ask(p.Open(ino, writing and not first_look))
             became = became or granted or (looked is not None and looked.writer != me == attr.writer)  # by a node that has died since
-            # Not by size and time alone: a store through a mapping moves no time. Who is let in to write it meanwhile, we hear of before.
+            # Not by size and time alone: a store through a mapping moves no time. But each writer that is let in is told to this node.
             good = brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime) and self._meta.is_fresh(fetched, ino)
             if writing and attr.copies > 1:
                 self._meta.expect_copies()

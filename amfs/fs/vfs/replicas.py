@@ -98,7 +98,7 @@ class Replicas:
 
     def _give_up(self, peer: int, call: p.GiveUp) -> Operation[None]:
         """What a file contained before may go when its writer has the content, or a new one; its node may be fetching it from ``peer``.
-        What others hold does not count if they drain: they may have counted on ``peer`` when they looked what to hand over."""
+        Copies on nodes that drain do not count: those nodes may have counted on ``peer`` when they chose what to hand over."""
         attr = self._record(call.ino)
         if attr.writer >= 0 and attr.writer != peer and attr.layout == WHOLE:
             fetched = yield from ask(attr.writer, p.HasContent(call.ino))
