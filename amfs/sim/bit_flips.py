@@ -38,7 +38,7 @@ class BitFlips:
         self._likely = 0.0
         self._damaged: dict[tuple[int, int], _Damage] = {}  # by node and inode
         self.hits: Counter[int] = Counter()  # of each inode, in all its copies
-        self.only_copies: set[int] = set()  # inodes that were hit where there was no other good copy
+        self.only_copies: set[int] = set()  # inodes that were hit where there was no other good copy, or the last one went later
         self._seen: dict[bytes, set[int]] = {}  # damaged content -> nodes whose programs may read it: nobody compares it there
 
     def begin(self, seed: object, likely: float) -> None:
@@ -62,6 +62,13 @@ class BitFlips:
         self._damaged[node.number, ino] = _Damage(part, bytes(part))
         self.hits[ino] += 1
         self._seen.setdefault(bytes(part), set()).add(node.number)
+
+    def leave(self, gone: Node) -> None:
+        """A node goes, and its good copies with it."""
+        for ino in gone.parts:
+            others = [node for node in self._nodes.values() if node is not gone and ino in node.parts]
+            if self._is_good(gone, ino) and others and not any(self._is_good(node, ino) for node in others):
+                self.only_copies.add(ino)
 
     def _is_good(self, node: Node, ino: int) -> bool:
         return ino in node.parts and not self.is_damaged(node, ino)

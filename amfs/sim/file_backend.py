@@ -60,6 +60,7 @@ class Contents:
         number = gone.number
         if self.nodes.get(number) is not gone:
             return
+        self.flips.leave(gone)
         del self.nodes[number]
         self.note_gone({number})
         for handle, (ino, opened) in list(gone.handles.items()):

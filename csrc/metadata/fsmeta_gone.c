@@ -150,6 +150,7 @@ static bool restore_entry(void *context, struct link *link) {
     if (dir->parent == dir || !fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, dir->named.key))) return false;
     uint64_t above = dir->parent->link.key;
     if (fsmeta_find_entry(meta, dir->named.key, above, dir->name, dir->length) != NULL) return false;
+    if (fsmeta_find_lock(meta, dir->named.key, above, dir->name, dir->length) != NULL) return false; /* it gets another name just now */
     const struct entry *made = fsmeta_add_entry(meta, dir->named.key, above, dir->name, dir->length, dir->link.key, S_IFDIR);
     if (made != NULL) fsmeta_log_entry(meta, made); /* no memory: it is not listed */
     return false;
@@ -161,11 +162,14 @@ static bool thaw(void *context, struct link *link) {
     return false;
 }
 
-static bool drop_unknown(void *context, struct link *link) {
+/* The entry of a directory that is not there, or has another name: a change that came to nothing was about to give it this one. */
+static bool drop_untrue(void *context, struct link *link) {
     struct meta *meta = context;
     struct entry *entry = RECORD(struct entry, link, link);
-    if (entry->type != S_IFDIR || fsmeta_find_dir(meta, entry->ino) != NULL) return false;
-    if (fsmeta_is_shadow(meta, fsmeta_partition_of_key(meta, link->key))) return false;
+    if (entry->type != S_IFDIR || fsmeta_is_shadow(meta, fsmeta_partition_of_key(meta, link->key))) return false;
+    const struct dir *dir = fsmeta_find_dir(meta, entry->ino);
+    if (dir != NULL && dir->parent->link.key == entry->dir && dir->length == entry->length && memcmp(dir->name, entry->name, dir->length) == 0)
+        return false;
     fsmeta_log_entry_gone(meta, entry);
     fsmeta_free_entry(meta, entry);
     return true;
@@ -174,7 +178,7 @@ static bool drop_unknown(void *context, struct link *link) {
 int meta_mend_dirs(struct meta *meta, bool anew) {
     enter(meta);
     if (anew) fsmeta_table_sift(&meta->dirs, thaw, meta);
-    if (anew) fsmeta_sift_partitions(meta, meta->entries, drop_unknown, meta);
+    if (anew) fsmeta_sift_partitions(meta, meta->entries, drop_untrue, meta);
     fsmeta_table_sift(&meta->dirs, restore_entry, meta);
     return leave(meta, 0);
 }

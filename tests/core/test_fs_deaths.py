@@ -24,6 +24,7 @@ from fs_steps import (
 )
 
 from amfs.fs.vfs.calls import PATIENCE_S
+from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE
 from amfs.sim.file_backend import STRIPE
 from amfs.vocabulary import messages as m
 from amfs.vocabulary import peer_requests as p
@@ -364,6 +365,57 @@ def test_a_directory_is_made_while_the_manager_dies_or_leaves(partition: int) ->
         cluster.settle()
         for node in living(cluster):
             assert listed(cluster, node) == [name], (steps, node)
+
+
+@pytest.mark.parametrize("partition", range(3))
+def test_a_directory_is_removed_while_the_manager_dies(partition: int) -> None:
+    """Likewise. Each outcome is checked on every node, and the name can be used again."""
+    for steps in range(1, 80, 2):
+        cluster = Cluster(4, steps)
+        name = names_at(cluster, partition)[0]
+        cluster.call(2, "mkdir_path", b"/" + name, 0o755, False)
+        cluster.settle()
+        token = cluster.start(3, "rmdir_path", b"/" + name)
+        for _ in range(steps):
+            if token not in cluster.answers:
+                cluster.step()
+        cluster.kill(0)
+        cluster.finish(token)
+        cluster.settle()
+        for node in living(cluster):
+            assert listed(cluster, node) == [], (steps, node)
+        cluster.call(1, "mkdir_path", b"/" + name, 0o755, False)
+
+
+@pytest.mark.parametrize("flags", [0, RENAME_NOREPLACE, RENAME_EXCHANGE])
+@pytest.mark.parametrize(("partition", "to"), [(0, 0), (0, 1), (1, 0), (2, 2)])
+def test_a_directory_is_renamed_while_the_manager_dies(partition: int, to: int, flags: int) -> None:
+    """It was EIO, and one directory was listed under two names, or two that were to exchange theirs under none. An exchange is asked for
+    once, and is done or not."""
+    for steps in range(2, 80, 6):
+        cluster = Cluster(4, steps)
+        name, new = names_at(cluster, partition, 2)[0], names_at(cluster, to, 2)[1]
+        cluster.call(2, "mkdir_path", b"/" + name, 0o755, False)
+        cluster.call(2, "mkdir_path", b"/" + name + b"/inside", 0o755, False)
+        if flags != RENAME_NOREPLACE:
+            cluster.call(2, "mkdir_path", b"/" + new, 0o755, False)
+        cluster.settle()
+        token = cluster.start(3, "rename_path", b"/" + name, b"/" + new, flags)
+        for _ in range(steps):
+            if token not in cluster.answers:
+                cluster.step()
+        cluster.kill(0)
+        try:
+            cluster.finish(token)
+            outcomes = [{new: [b"inside"]}]
+        except OSError as error:
+            assert error.errno == errno.EIO and flags == RENAME_EXCHANGE
+            outcomes = [{new: [b"inside"]}, {name: [b"inside"]}]
+        if flags == RENAME_EXCHANGE:
+            outcomes = [{name: [], new: [], **outcome} for outcome in outcomes]
+        cluster.settle()
+        for node in living(cluster):
+            assert {one: listed(cluster, node, b"/" + one) for one in listed(cluster, node)} in outcomes, (steps, node)
 
 
 def test_a_directory_that_another_has_made_while_the_manager_died_is_not_taken_for_ours() -> None:

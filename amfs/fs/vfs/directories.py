@@ -208,6 +208,8 @@ class Directories:
         owner = 0
         try:
             owner, ((ino, type, _), (other, other_type, _)) = yield from self._owners.lock(*names)
+            if other_type == stat.S_IFDIR and self.is_directory(other) and not self._is_name_of(other, to_dir, to_name):
+                other = other_type = 0  # a manager died that was about to give it this name
             if not ino or (flags & RENAME_EXCHANGE and not other):
                 raise failure(errno.ENOENT)
             if other and flags & RENAME_NOREPLACE:
@@ -245,6 +247,9 @@ class Directories:
             if owner:
                 self._owners.unlock(owner, *names)
             self._calls.release(LOCK)
+
+    def _is_name_of(self, ino: int, dir: int, name: bytes) -> bool:
+        return self._meta.dir_get(ino)[1] == dir and self._meta.dir_name(ino) == name
 
     def _replace(self, peer: int, ino: int, type: int, other: int, other_type: int, call: p.Rename) -> Operation[None]:
         """``other`` gives way to ``ino``, if it may."""

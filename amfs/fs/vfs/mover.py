@@ -442,6 +442,7 @@ class PartitionMover:
                     continue
             with suppress(OSError):
                 self._meta.remove(dir, name, 0, ino)
+        self._meta.mend_dirs(False)  # where two directories were about to exchange their names
 
     def _have(self, peer: int, call: p.Have) -> Operation[list[tuple[int, int]]]:
         if call.version > self._members.version:

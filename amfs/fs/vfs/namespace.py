@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from typing import Any
 
 from amfs._native import Meta
@@ -313,9 +314,26 @@ class Namespace:
         yield from self._owners.ask(p.Link(ino, -1, caller.now))
 
     def rmdir(self, caller: Caller, dir: int, name: bytes) -> Operation[None]:
-        yield from self._owners.ask_manager(p.Rmdir(dir, name, caller.now))
+        ino = self._directory(dir, name)
+        yield from self._change_tree(p.Rmdir(dir, name, caller.now), lambda: ino != self._directory(dir, name) if ino else None)
         self._directories.remember_touch(caller.now, dir)
         caller.changed((dir, name))
+
+    def _change_tree(self, call: p.PeerCall[None], is_done: Callable[[], bool | None]) -> Operation[None]:
+        """The next manager is asked again when the one that was asked left or died, unless ``is_done`` says that it had done it (None: that
+        cannot be seen; then nobody is asked again)."""
+        again, end = False, self._calls.now + PATIENCE_S
+        while not (again and is_done()):
+            try:
+                return (yield from ask(self._members.manager, call))
+            except OSError as error:
+                if error.errno == errno.EHOSTDOWN and self._calls.now < end and is_done() is not None:
+                    again = True
+                elif error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT):
+                    raise failure(errno.EIO) from None
+                elif error.errno not in (errno.ENOENT, errno.EBUSY) or not again or self._calls.now >= end:
+                    raise  # ENOENT: done, and this node is about to hear of it. EBUSY: half done, and about to be taken back
+            yield Sleep(PAUSE_LAST_S)
 
     # ── what an attempt at a blind task left, and another makes ────────────────────────────────────
 
@@ -352,7 +370,9 @@ class Namespace:
         names = (dir, name), (to_dir, to_name)
         if any(self._directory(*one) for one in names):
             found = yield from together([self._owners.ask(p.Lookup(*one)) for one in names])
-            yield from self._owners.ask_manager(p.Rename(dir, name, to_dir, to_name, flags, caller.now))
+            ino = self._directory(dir, name) if not flags & RENAME_EXCHANGE else 0  # to exchange twice is to do nothing
+            call = p.Rename(dir, name, to_dir, to_name, flags, caller.now)
+            yield from self._change_tree(call, lambda: ino == self._directory(to_dir, to_name) if ino else None)
             self._directories.remember_touch(caller.now, dir, to_dir)
             caller.inodes += [one.ino for one in found if not isinstance(one, OSError)]
         else:
