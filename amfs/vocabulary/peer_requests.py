@@ -87,6 +87,20 @@ class Unlink(NameCall[Attr], frozen=True):
     now: int
 
 
+class Moved(NamedTuple):
+    ino: int
+    replaced: int  # the inode that had the name; 0: none
+
+
+class RenameFile(NameCall[Moved], frozen=True):
+    """Neither name is that of a directory."""
+
+    to_dir: int
+    to_name: bytes
+    flags: int
+    now: int
+
+
 class Lock(NameCall[Entry], frozen=True):
     """Answers the entry that is locked by this; number 0: there is none."""
 
@@ -121,6 +135,7 @@ class Setattr(InodeCall[Attr], frozen=True):
     mask: int
     attr: Attr
     now: int
+    asker: int = -1
 
 
 class Link(InodeCall[Attr], frozen=True):
@@ -562,7 +577,7 @@ class ForgetBackup(PeerCall[None], frozen=True):
 
 
 AnyPeerCall = (
-    Lookup | Create | Insert | Remove | Unlink | Lock | Unlock | ReserveDirectory | List
+    Lookup | Create | Insert | Remove | Unlink | RenameFile | Lock | Unlock | ReserveDirectory | List
     | Getattr | Setattr | Link | Open | OpenExclusively | ResumeWriting | AbortWriteOpen | Closed | Unused | Hold | GiveUp
     | Damaged | Holders | Checkpoint | Secure | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | HasContent | Live | SetTimes | ReportUsage | Restripe | Take

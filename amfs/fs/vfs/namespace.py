@@ -12,7 +12,7 @@ from amfs._native import Meta
 from amfs.fs.openflags import O_APPEND, O_EXCL, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.caller import Caller
-from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together, work
+from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, number_of, together, work
 from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE, Directories
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_files import OpenFiles
@@ -24,6 +24,7 @@ from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
 from amfs.vocabulary.attr import (
     LOST,
+    META_BUSY,
     META_NOT_MINE,
     META_SET_SIZE,
     REMOTE,
@@ -64,7 +65,7 @@ class Namespace:
         self._caches = caches
         self._directories = directories
         self._files = files
-        calls.serve(p.ReportUsage.by(self._report_usage))
+        calls.serve(p.ReportUsage.by(self._report_usage), p.RenameFile.by(self._rename_file))
 
     # ── looking ────────────────────────────────────────────────────────────────────────────────────
 
@@ -376,7 +377,14 @@ class Namespace:
             self._directories.remember_touch(caller.now, dir, to_dir)
             caller.inodes += [one.ino for one in found if not isinstance(one, OSError)]
         else:
-            yield from self._rename_file(caller, dir, name, to_dir, to_name, flags)
+            move = p.RenameFile(dir, name, to_dir, to_name, flags, caller.now)
+            ino, replaced = yield from self._owners.ask(move)
+            caller.inodes += [ino, replaced] if replaced else [ino]
+            if replaced:
+                self._caches.uncache((replaced,))
+            self._directories.touch(dir, caller.now)
+            if to_dir != dir:
+                self._directories.touch(to_dir, caller.now)
         caller.changed(*names)
 
     def _directory(self, dir: int, name: bytes) -> int:
@@ -388,51 +396,78 @@ class Namespace:
                 raise
             return 0
 
-    def _rename_file(self, caller: Caller, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation[None]:
+    def _rename_file(self, peer: int, call: p.RenameFile) -> Operation[p.Moved]:
+        """At the owner of the name. Nearly always the record is here, and nobody has the other name: one question to its owner will do."""
+        if not call.flags & RENAME_EXCHANGE and (ino := (yield from self._rename_to_new(peer, call))):
+            return p.Moved(ino, 0)
+        return (yield from self._rename_under_locks(peer, call))
+
+    def _rename_to_new(self, peer: int, call: p.RenameFile) -> Operation[int]:
+        """The inode, or 0: this is not the case. Then nothing has been changed."""
+        dir, name, ask_owner, owner = call.dir, call.name, self._owners.ask, self._owners.lock_owner()
+        to_node = self._meta.owner(self._meta.name_partition(call.to_dir, call.to_name))
+        ino, type, attr = yield from ask_owner(p.Lock(dir, name, owner))
+        try:
+            if attr is None or stat.S_ISDIR(type):
+                return 0
+            try:
+                yield from ask(to_node, p.Insert(call.to_dir, call.to_name, ino, type, False, 0, peer))
+            except OSError as error:
+                if error.errno in (errno.EEXIST, META_BUSY, META_NOT_MINE):
+                    return 0
+                raise failure(errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else number_of(error)) from None
+            last: list[Operation[Any]] = [
+                ask_owner(p.Remove(dir, name, ino, owner, peer)), ask_owner(p.Setattr(ino, 0, _NOTHING, call.now, peer)),
+            ]  # fmt: skip
+            for answer in (yield from together(last)):
+                if isinstance(answer, OSError):
+                    raise answer
+            return ino
+        finally:
+            self._owners.unlock(owner, (dir, name))
+
+    def _rename_under_locks(self, peer: int, call: p.RenameFile) -> Operation[p.Moved]:
         """Between two shards, under locks on both names."""
-        now, ask_owner, exchange = caller.now, self._owners.ask, bool(flags & RENAME_EXCHANGE)
+        dir, name, to_dir, to_name, now = call.dir, call.name, call.to_dir, call.to_name, call.now
+        ask_owner, exchange = self._owners.ask, bool(call.flags & RENAME_EXCHANGE)
         names = (dir, name), (to_dir, to_name)
         owner, (source, target) = yield from self._owners.lock(*names)
         ino, was = source.ino, target.ino
         try:
             if not ino or (exchange and not was):
                 raise failure(errno.ENOENT)
-            if was and flags & RENAME_NOREPLACE:
+            if was and call.flags & RENAME_NOREPLACE:
                 raise failure(errno.EEXIST)
             if stat.S_IFDIR in (source.type, target.type):
                 raise failure(errno.EBUSY)  # became one meanwhile
-            caller.inodes += [ino, was] if was else [ino]
             if was == ino:
-                return
+                return p.Moved(ino, was)
             last: list[Operation[Any]] = []  # that may be done at the same time
             for entry in (source, target) if exchange else (source,):
-                changed = ask_owner(p.Setattr(entry.ino, 0, _NOTHING, now))
+                changed = ask_owner(p.Setattr(entry.ino, 0, _NOTHING, now, peer))
                 if entry.attr is None:  # the record is on another node, or lost: then no name changes
                     yield from changed
                 else:
                     last.append(changed)
-            yield from ask_owner(p.Insert(to_dir, to_name, ino, source.type, True, owner))
+            yield from ask_owner(p.Insert(to_dir, to_name, ino, source.type, True, owner, peer))
             if exchange:
-                last.append(ask_owner(p.Insert(dir, name, was, target.type, True, owner)))
+                last.append(ask_owner(p.Insert(dir, name, was, target.type, True, owner, peer)))
             else:
-                last.append(ask_owner(p.Remove(dir, name, ino, owner)))
+                last.append(ask_owner(p.Remove(dir, name, ino, owner, peer)))
                 if was:
-                    self._caches.uncache((was,))
-                    last.append(self._replaced(caller, was))
+                    last.append(self._replaced(peer, was, now))
             for answer in (yield from together(last)):
                 if isinstance(answer, OSError):
                     raise answer
+            return p.Moved(ino, was)
         finally:
             self._owners.unlock(owner, *names)
-        self._directories.touch(dir, now)
-        if to_dir != dir:
-            self._directories.touch(to_dir, now)
 
-    def _replaced(self, caller: Caller, ino: int) -> Operation[None]:
+    def _replaced(self, peer: int, ino: int, now: int) -> Operation[None]:
         """A name of this file is that of another now."""
-        left = yield from self._owners.ask(p.Link(ino, -1, caller.now))
-        if left.nlink:
-            caller.own.append(ino)
+        yield from self._owners.ask(p.Link(ino, -1, now))
+        if peer != self._members.node:  # it was this node that asked, and is not told
+            yield from self._caches.forget_here((ino,))
 
     # ── attributes ─────────────────────────────────────────────────────────────────────────────────
 

@@ -72,10 +72,14 @@ class Owners:
 
     # ── locks on names ─────────────────────────────────────────────────────────────────────────────
 
+    def lock_owner(self) -> int:
+        """A number for one operation that locks names."""
+        return (self._members.node + 1) << 40 | self._calls.number()
+
     def lock(self, *names: Name) -> Operation[tuple[int, list[Entry]]]:
         """Lock these entries, in the order that all take, for an operation of several steps. Answers the owner for ``unlock``, and the
         entries as they are from now on (number 0: there is none)."""
-        owner = (self._members.node + 1) << 40 | self._calls.number()
+        owner = self.lock_owner()
         partition = self._meta.name_partition
         entries: dict[Name, Entry] = {}
         try:
