@@ -83,6 +83,12 @@ TOO_MUCH = {"file": f"head -c {400 * MIB} /dev/zero > x", "program": "dd if=/dev
 def test_a_task_that_takes_more_than_there_is_fails_and_says_why(tmp_path: Path, cgroup: Cgroup, memory: Path, command: str) -> None:
     (tmp_path / "list").write_text(f"big -b sh -o x -a -c '{command}'\nsmall -b sh -o y -a -c 'echo > y'\n")
     ran = cgroup.amfs("run", "--local", "--store", str(memory), "list", cwd=tmp_path)
+    if ran.returncode == -signal.SIGKILL and command == TOO_MUCH["file"]:
+        # The pages of a file outlive the task that wrote them, until its sandbox is removed: the kernel may take amfs itself before.
+        assert "is gone, and the kernel has killed processes because memory had run out: memory cgroup" in ran.stderr
+        amfs("clean", str(memory), cwd=tmp_path)
+        assert not list(memory.iterdir())
+        return
     assert ran.returncode == 1, ran.stderr
     assert "memory had run out, and the kernel killed processes: memory cgroup" in ran.stderr and cgroup.name in ran.stderr
     assert (tmp_path / "y").exists()
