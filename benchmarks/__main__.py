@@ -14,6 +14,7 @@ COMMANDS = {
     "dispatch": ("amfs.cli.bench", "Tasks and transfers beside xargs, a bare C loop and raw TCP (also: amfs bench dispatch)."),
     "costs": ("amfs.cli.bench", "What amfs simulate needs to know of this machine (also: amfs bench costs)."),
     "envelope": ("benchmarks.commands.files", "File operations of mounts beside tmpfs and a disk."),
+    "metadata": ("benchmarks.commands.metadata", "The steps of mdtest on mounts beside tmpfs."),
     "filecopy": ("benchmarks.commands.files", "One task writes, one reads: placement of data and of tasks."),
     "storage": ("benchmarks.commands.study", "Many files to and from S3, HDFS and amfs, beside a local disk."),
     "urls": ("benchmarks.commands.urls", "Load and dump of a bucket beside obstore alone."),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from amfs.bench import programs
 
-PROGRAMS: programs.Programs = {**programs.PROGRAMS, "envelope": (("-pthread",),), "filecopy": ((),)}
+PROGRAMS: programs.Programs = {**programs.PROGRAMS, "envelope": (("-pthread",),), "filecopy": ((),), "metadata": ((),)}
 
 
 def build() -> dict[str, Path]:
