@@ -71,7 +71,7 @@ def measure(*, files: int, repeat: int, say: Callable[[str], None]) -> Report:
         except (Failed, AmfsError) as error:
             errors[name] = str(error)
             continue
-        for step, us in ours.items():
-            ratio = statistics.median(mine / other for mine, other in zip(us, theirs[step], strict=True))
-            rows.append(Row(name, step, statistics.median(theirs[step]), statistics.median(us), ratio, targets.get(step)))
+        for step, taken in ours.items():
+            ratio = statistics.median(mine / other for mine, other in zip(taken, theirs[step], strict=True))
+            rows.append(Row(name, step, statistics.median(theirs[step]), statistics.median(taken), ratio, targets.get(step)))
     return Report(machine(), files, repeat, rows, errors)

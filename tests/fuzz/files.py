@@ -258,6 +258,7 @@ class User(Process):
         source.may(None)
         target.may(*moved)
         target.secured = source.secured
+        target.read += source.read  # who has opened it by its old name reads what is written by the new one
 
     def _unlink(self, name: bytes) -> Step:
         file = self.own[name]
