@@ -16,6 +16,7 @@ from amfs.vocabulary.events import DrainOrdered, Kept, Leaving, MembersChanged, 
 from amfs.vocabulary.states import DRAIN_NEXT, DrainEvent, DrainState, illegal
 
 LAST_OF_TIME = 0.9  # of its time: from then on nobody begins to write on the node, so that what was closed there is moved
+BEFORE_END_S, PART_OF_JOB = 60.0, 0.1  # it drains so long before its job ends, but not for more than that part of the job
 AGAIN_S = 0.25  # after what could not be moved, or while tasks run; after the manager has not answered
 ALONE = "no other node is there that could take what this one has"
 CLEARED = "all that it had is on other nodes"
@@ -35,6 +36,7 @@ class Drain(Machine):
         self.others: Set[int] = frozenset()  # that could take what this node has
         self._running = running
         self._moving = False  # a MoveAway is not answered yet
+        self._ahead_s = -1.0  # so long before the job of the node ends it drains; below 0: nobody knows when that is
         self._last = False  # nobody begins to write here any more
         self.on_message = {m.DrainNode: self.on_drain_node}
         self.on_event = {
@@ -78,6 +80,10 @@ class Drain(Machine):
 
     def on_members_changed(self, event: MembersChanged) -> None:
         self.manager, self.others = event.manager, event.slots.keys() - event.draining - {self.node}
+        if self.node in event.ends and self._ahead_s < 0:
+            left = event.ends[self.node] - self.now
+            self._ahead_s = min(BEFORE_END_S, PART_OF_JOB * left)
+            self.set_timer("end", left - self._ahead_s)
         if self.state not in (DrainState.ASKED, DrainState.MOVING):
             return
         if not self.others:
@@ -107,7 +113,10 @@ class Drain(Machine):
     def on_timer(self, event: TimerFired) -> None:
         if self.state == DrainState.LEAVING:
             return
-        if event.key == "late":
+        if event.key == "end":
+            if self.others:  # else it serves as long as it can
+                self.on_ordered(DrainOrdered("its job is about to end", round(LAST_OF_TIME * self._ahead_s, 1), again=False))
+        elif event.key == "late":
             self._leave(DrainEvent.LATE, f"its {self.limit_s:g} s are over")
         elif event.key == "last":
             self._last = True

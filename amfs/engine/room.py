@@ -130,7 +130,7 @@ class Room:
         held: list[TaskEntry] = []
         while ready and len(inflight) + len(self.granted) < target + self.slots and len(held) < LOOK_AHEAD:
             entry = ready.pop()
-            if entry.state != TaskState.READY or entry in self.granted:
+            if entry.state != TaskState.READY or entry in self.granted or not self.state.may_begin(entry):
                 continue
             if not (not held or self._frees(entry)) or not self._grant(entry):
                 held.append(entry)

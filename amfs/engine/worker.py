@@ -103,6 +103,8 @@ class Worker(Machine):
 
     def flush(self) -> None:
         self._pump()
+        if self.state.too_long:
+            self._pass_on()
         self.outbox.flush(self.state.table, self.runs, self.limits.parked_step)
         memory = self.memory
         if memory.limits.firm and memory.told != (taken := (memory.used + memory.coming, memory.on_disk)):
@@ -277,7 +279,7 @@ class Worker(Machine):
         entries: list[TaskEntry] = []
         while len(inflight) + len(entries) < target and ready:
             entry = ready.pop()
-            if entry.state == TaskState.READY:
+            if entry.state == TaskState.READY and self.state.may_begin(entry):
                 entries.append(entry)
         self.launches.launch(entries)
 
@@ -427,9 +429,30 @@ class Worker(Machine):
     def on_steal_ask(self, peer: int, message: m.StealAsk) -> None:
         want = min(message.want, (len(self.ready) + 1) // 2)
         taken = self.ready.take_back(want) if want and (len(self.inflight) >= self.slots or self.room.wanted) else []
+        time_left, now = self.state.time_left, self.outbox.now
+        for entry in [entry for entry in taken if not time_left.is_enough(peer, entry.spec, now)]:
+            taken.remove(entry)
+            self.ready.push(entry)
         self._give(peer, taken)
         if not taken:
             self.outbox.send(peer, m.StealNone())
+
+    def _pass_on(self) -> None:
+        """Tasks that would not end before the job of this node does go to nodes that have the time. If there is none they wait for one."""
+        waiting, self.state.too_long = self.state.too_long, []
+        given: dict[int, list[TaskEntry]] = {}
+        for entry in waiting:
+            options = entry.spec.options
+            if entry.state != TaskState.READY:
+                continue
+            fixed = entry.askers or options is None or options.pin >= 0
+            able = [] if fixed else self.state.time_left.enough(self.state.peers, entry.spec, self.outbox.now)
+            if able:
+                given.setdefault(able[entry.spec.tid % len(able)], []).append(entry)
+            else:
+                self.state.stranded.append(entry)
+        for peer, entries in given.items():
+            self._give(peer, entries)
 
     def _give(self, peer: int, taken: Sequence[TaskEntry]) -> None:
         by_run: dict[int, list[m.TaskSpec]] = {}
@@ -443,7 +466,11 @@ class Worker(Machine):
 
     def on_view(self, event: MembersChanged) -> None:
         """If this node drains it begins nothing more, and gives away what it has not begun."""
+        self.state.time_left.learn(event.ends)
         self.on_members_changed(event)
+        waiting, self.state.stranded = self.state.stranded, []
+        for entry in waiting:
+            self.ready.push(entry)
         if self.node in event.draining:
             self.slots = 0
             if self.state.peers and (taken := self.ready.take_back(len(self.ready))):
@@ -491,6 +518,8 @@ class Worker(Machine):
                 for f in waits
             ]
         if entry.state == TaskState.READY:
+            if entry in self.state.stranded:
+                return [f"node {self.node}: waits for a node with more time: its time limit is longer than the job of this node has left"]
             if self.room.wanted:
                 return [f"node {self.node}: waits for memory: files of other tasks take what its own need"]
             return [f"node {self.node}: waits for a slot: {len(self.inflight)} tasks are before it, and {len(self.ready)} wait with it"]

@@ -12,6 +12,7 @@ from amfs.config import MemoryLimits, WorkerLimits
 from amfs.engine.machine import GoneRuns
 from amfs.engine.memory import Memory
 from amfs.engine.outbox import Outbox
+from amfs.engine.time_left import TimeLeft
 from amfs.engine.worker_records import File, ReadyQueue, Run, TaskEntry
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.partition import PartitionTable
@@ -36,6 +37,9 @@ class WorkerState:
         self.early: dict[int, list[tuple[int, m.Message]]] = {}  # for runs whose RunBegin is still on its way
         self.gone = GoneRuns()
         self.ready = ReadyQueue()
+        self.time_left = TimeLeft()
+        self.too_long: list[TaskEntry] = []  # READY tasks that would not end before the job of this node does,
+        self.stranded: list[TaskEntry] = []  # and those of them for which no other node has the time either
         self.inflight: dict[int, TaskEntry] = {}  # launcher serial -> task
         self.jobs: dict[int, tuple[str, Run, str, TaskEntry | None]] = {}  # serial of a copy or fetch -> (kind, run, key, task)
         self.ended = 0  # tasks that ended here since the node began,
@@ -56,6 +60,13 @@ class WorkerState:
             return
         self.move(entry, TaskEvent.INPUTS_THERE)
         self.ready.push(entry)
+
+    def may_begin(self, entry: TaskEntry) -> bool:
+        """Of an entry that was taken from ``ready``. If it would not end in time it waits among those that are ``too_long``."""
+        enough = self.time_left.is_enough(self.node, entry.spec, self.outbox.now)
+        if not enough:
+            self.too_long.append(entry)
+        return enough
 
     def move(self, entry: TaskEntry, event: TaskEvent) -> None:
         state = TASK_NEXT[entry.state][event]

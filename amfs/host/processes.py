@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import socket
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from amfs.host import memory
@@ -50,6 +52,12 @@ def start_time(pid: int) -> int:
 def is_running(pid: int, started: int) -> bool:
     """Whether the process with that pid is still the one that started then."""
     return pid > 0 and started > 0 and start_time(pid) == started
+
+
+def job_end(environ: Mapping[str, str] = os.environ) -> int:
+    """When the batch system ends the job that we are in, in seconds since 1970; 0: it does not say, or was wrong."""
+    said = environ.get("AMFS_JOB_END") or environ.get("SLURM_JOB_END_TIME", "")
+    return int(said) if said.isascii() and said.isdigit() and int(said) > time.time() else 0
 
 
 def usable_cpus() -> int:

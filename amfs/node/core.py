@@ -144,7 +144,9 @@ class NodeCore:
         dispatcher_limits: DispatcherLimits | None = None,
         member_limits: MemberLimits | None = None,
         fs: FileSystem | None = None,
+        wall_offset: float = 0.0,
     ) -> None:
+        """``wall_offset``: seconds since 1970, less the time that ``handle`` is told."""
         self.me = me
         self.node = me.node
         self.fls = FlsShard(me.node)
@@ -156,6 +158,7 @@ class NodeCore:
             "fls": self.fls, "worker": self.worker, "dispatcher": self.dispatcher, "member": self.membership,
             "drain": self.drain,
         }  # fmt: skip
+        self.wall_offset = wall_offset
         self.fs = fs
         if fs is not None:
             self.machines["fs"] = fs
@@ -339,7 +342,8 @@ class NodeCore:
         unit = {node: facts.slots[node] for node in mine} if self.node in facts.dispatchers else {}
         others = ring(self.node, mine) if facts.slots[self.node] else []
         draining = {member.node for member in view.members if member.draining}
-        event = MembersChanged(facts.table, facts.slots, dead, others, unit, draining, view.manager)
+        ends = {member.node: member.ends - self.wall_offset for member in view.members if member.ends}
+        event = MembersChanged(facts.table, facts.slots, dead, others, unit, draining, view.manager, ends)
         for name in ("fls", "worker", "dispatcher", "drain"):
             self._collect(name, self.machines[name].handle(event, now), out, local)
         if self.fs is not None:

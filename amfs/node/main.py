@@ -10,12 +10,13 @@ import errno
 import logging
 import os
 import signal
+import time
 from urllib.parse import urlsplit
 
 from amfs._native import Meta, raise_files_limit
 from amfs.display.progress import size_text
 from amfs.fs.vfs.machine import FileSystem
-from amfs.host.processes import host_id, usable_cpus
+from amfs.host.processes import host_id, job_end, usable_cpus
 from amfs.net.addresses import loopback
 from amfs.net.records import NodeConfig
 from amfs.net.transport import Transport
@@ -86,11 +87,12 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
         files.spill_to(limits, node_io.spilled.make)
         me = Member(
             config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port, capacity=limits.limit,
-            measured=not config.store_limit,
+            measured=not config.store_limit, ends=job_end(),
         )  # fmt: skip
         fs = FileSystem(config.node, meta, (os.geteuid(), os.getegid()), config.replicas)
         core = NodeCore(
-            me, store.root, manager_hint=config.manager, unit_size=config.unit_size, expected=config.expected, fs=fs, memory_limits=limits
+            me, store.root, manager_hint=config.manager, unit_size=config.unit_size, expected=config.expected, fs=fs, memory_limits=limits,
+            wall_offset=time.time() - time.monotonic(),
         )
         loop = Loop(core, node_io, transport)
 

@@ -96,12 +96,14 @@ class Ledger(msgspec.Struct):
 
     # ── the batch system ──
 
-    def script(self, number: int, words: Sequence[str]) -> str:
-        """What a job runs. It has no keys in it; those are in the session file, which only its owner can read."""
+    def script(self, number: int, words: Sequence[str], time_s: int | None = None) -> str:
+        """What a job runs, for so long at most. It has no keys in it; those are in the session file, which only its owner can read."""
         path = daemon.node_environment().get("PYTHONPATH", "")
         node = [sys.executable, "-P", "-m", "amfs", "node", "--join", str(self.place / "session.json")]
         node += ["--tell", str(self.file(number, "node")), *words]
         first = f"export PYTHONPATH={shlex.quote(path)}\n" if path else ""
+        if time_s:
+            first += f"export AMFS_JOB_END=$(($(date +%s) + {time_s}))\n"
         return f"#!/bin/sh\n# Node {number} of session {self.session} of amfs.\n{first}exec {shlex.join(node)}\n"
 
     def command(self, number: int, time_s: int | None, more: Sequence[str]) -> list[str]:
@@ -112,7 +114,7 @@ class Ledger(msgspec.Struct):
     def submit(self, number: int, words: Sequence[str], time_s: int | None, more: Sequence[str]) -> str:
         """The batch system's name of the new job. Raises SessionError with its words and the command."""
         script = self.file(number, "sh")
-        script.write_text(self.script(number, words))
+        script.write_text(self.script(number, words, time_s))
         script.chmod(0o700)
         command = self.command(number, time_s, more)
         said = _call(command)

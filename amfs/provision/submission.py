@@ -62,8 +62,9 @@ class Submission:
     def dry_run(self, name: str | None, options: NodeOptions) -> str:
         """The script and the command; nothing is done."""
         book = Ledger(records.check_name(name or "NAME"), 0.0, self.system)
+        script = book.script(1, self._words(options), self.wanted.time_s)
         command = shlex.join(book.command(1, self.wanted.time_s, self.wanted.more))
-        return f"# {book.file(1, 'sh')}\n{book.script(1, self._words(options))}\n# {self.wanted.most} times, numbered\n{command}"
+        return f"# {book.file(1, 'sh')}\n{script}\n# {self.wanted.most} times, numbered\n{command}"
 
     def start(self, name: str | None, options: NodeOptions) -> SessionRecord:
         """Raises SessionError when the system refuses a job, or fewer than ``least`` of them can become nodes; then nothing is left."""

@@ -152,6 +152,7 @@ class MembersChanged(Struct, frozen=True):
     unit: Mapping[int, int] = {}  # slots of the nodes for which it is the dispatcher; empty: it is none
     draining: Set[int] = frozenset()
     manager: int = 0
+    ends: Mapping[int, float] = {}  # when the jobs of nodes end, of which that is known
 
 
 class AddTasks(Struct, frozen=True):

@@ -431,6 +431,7 @@ class Member(Struct, frozen=True):
     draining: bool = False  # it takes no tasks, keeps no names, and leaves when what it has is elsewhere
     capacity: int = 0  # bytes that its store may keep in memory, by which it shares the partitions; 0: not known
     measured: bool = False  # nobody has said its capacity: it is what was free on its host
+    ends: int = 0  # when the batch system ends its job, in seconds since 1970; 0: nobody knows
 
 
 class View(Message, frozen=True, tag=50):

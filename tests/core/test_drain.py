@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from recorder import Recorder
 
@@ -22,6 +23,21 @@ def view_of(*nodes: int) -> m.View:
 
 def members(*nodes: int, draining: tuple[int, ...] = ()) -> MembersChanged:
     return MembersChanged(PartitionTable.even(nodes), dict.fromkeys(nodes, 2), set(), draining=set(draining), manager=nodes[0])
+
+
+def test_it_drains_before_its_job_ends() -> None:
+    node = Recorder(Drain(1, lambda: 0), now=100.0).feed(ending := msgspec.structs.replace(members(0, 1), ends={1: 400.0}))
+    node.advance(200.0).feed(ending).advance(69.9)
+    assert not node.take_all(m.Withdraw)
+    node.advance(0.2)
+    assert node.take(m.Withdraw, 0)
+    assert "its job is about to end: this node drains, within 27 s" in node.logs
+
+
+def test_alone_it_serves_until_its_job_ends() -> None:
+    node = Recorder(Drain(1, lambda: 0), now=100.0).feed(msgspec.structs.replace(members(1), ends={1: 400.0}))
+    node.advance(299.0)
+    assert not node.take_all(m.Withdraw) and not node.logs
 
 
 class Tasks:

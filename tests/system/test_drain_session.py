@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -184,3 +186,20 @@ def test_told_twice_it_ends_at_once(tmp_path: Path) -> None:
         assert "told again to end" in log(session, 1)
         run.send_signal(signal.SIGINT)
         run.wait(PATIENCE_S)
+
+
+def test_a_node_whose_job_ends_begins_nothing_longer_and_leaves_in_time(tmp_path: Path) -> None:
+    with running(1) as session:
+        environment = {**os.environ, "AMFS_JOB_END": str(int(time.time()) + 6)}
+        join = [sys.executable, "-m", "amfs", "node", "--join", session.name, "--slots", "4"]
+        with subprocess.Popen(join, env=environment, stderr=subprocess.PIPE, text=True) as node:
+            assert node.stderr is not None
+            until(lambda: "serving 4 slots" in node.stderr.readline())
+            lines = [f"t{number} -b sh -time-limit 60 -a -c :\n" for number in range(12)]
+            (tmp_path / "list").write_text("".join(lines))
+            ran = amfs("run", "--output", "json", "--session", session.name, "list", cwd=tmp_path)
+            events = [json.loads(line) for line in ran.stdout.splitlines()]
+            assert [event["node"] for event in events if event["event"] == "task"] == [0] * 12, ran.stderr
+            said = node.stderr.read()
+            assert node.wait() == 0
+        assert "its job is about to end: this node drains" in said
