@@ -168,7 +168,7 @@ def test_no_byte_is_wrong_where_the_kernel_opens_without_telling(layout: str) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(mounting.OPTIONS, "--cache open")
         with kind(2, layout) as mounts, contextlib.closing(fsx.Exerciser(mounts, "cached", files=2, size_max=5_000_000)) as it:
-            assert it.run(1500, 60) >= 200
+            assert it.run(500, 60) >= 200
 
 
 # ── a limit ────────────────────────────────────────────────────────────────────────────────────────
@@ -271,6 +271,6 @@ def test_random_writes_of_what_fits_into_all_nodes_together(layout: str) -> None
     with kind(2, layout, f"--store-limit {LIMIT} --spill none") as mounts:
         it = fsx.Exerciser(mounts, "limit", files=1, size_max=8_000_000)
         try:
-            it.run(600, None)
+            it.run(250, None)
         finally:
             it.close()
