@@ -80,12 +80,20 @@ def _runner(module: str, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
     return run
 
 
+#: Files that take longest.
+LONG = frozenset((
+    "test_layers.py", "test_planted.py", "test_posix_areas.py", "test_posix_striped.py", "test_seeds.py", "test_drain_session.py",
+    "test_run_command.py", "test_montage.py", "test_executor.py", "test_namespaces.py",
+))  # fmt: skip
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for marker in ("soak", "chaos"):
         if marker not in (config.option.markexpr or ""):
             long = [item for item in items if item.get_closest_marker(marker)]
             items[:] = [item for item in items if not item.get_closest_marker(marker)]
             config.hook.pytest_deselected(items=long)
+    items.sort(key=lambda item: item.path.name not in LONG)  # a file is one worker's: what takes minutes must not come last
     for item in items:
         if item.get_closest_marker("root") and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs to be root"))
