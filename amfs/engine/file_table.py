@@ -513,9 +513,9 @@ class FileTable:
                         self.outbox.locate(run.id, file.name)
 
     def _moved(self, name: str, moved: set[int]) -> bool:
-        from amfs._native import xxh64
+        from xxhash import xxh64_intdigest
 
-        return xxh64(name) % len(self.state.table.owners) in moved
+        return xxh64_intdigest(name.encode("utf-8", "surrogateescape")) % len(self.state.table.owners) in moved
 
     def check_invariants(self) -> None:
         for run in self.runs.values():

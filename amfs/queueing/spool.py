@@ -24,7 +24,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from amfs._native import xxh64
+from xxhash import xxh64_intdigest
+
 from amfs.errors import SessionError
 
 BEGIN = b"q1"
@@ -104,7 +105,7 @@ def make(session: Path) -> Path:
 def keep_environment(spool: Path, environ: Mapping[str, str]) -> str:
     """Keep an environment, once; its name."""
     data = encode_environment(environ)
-    name = f"{xxh64(data):016x}"
+    name = f"{xxh64_intdigest(data):016x}"
     path = spool / "env" / name
     if not path.exists():
         temporary = path.with_name(f".{name}-{os.getpid()}")

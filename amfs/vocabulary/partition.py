@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from heapq import heapify, heappop, heapreplace
 
+from xxhash import xxh64_intdigest
+
 from amfs._native import partitions as _partitions
-from amfs._native import xxh64
 from amfs.vocabulary.shares import ceilings, deal, quotas
 
 PARTITIONS = 1024  # at least
@@ -71,7 +72,7 @@ class PartitionTable:
         """The node that keeps the record of ``key``."""
         if self.single is not None:
             return self.single
-        return self.owners[xxh64(key) % len(self.owners)]
+        return self.owners[xxh64_intdigest(key.encode("utf-8", "surrogateescape")) % len(self.owners)]
 
     def group(self, keys: Sequence[str]) -> dict[int, list[str]]:
         """``keys`` by the node that keeps their record."""
@@ -97,7 +98,7 @@ class PartitionTable:
     def _highest(part: int, nodes: frozenset[int]) -> int | None:
         if len(nodes) < 2:
             return next(iter(nodes), None)
-        return max(nodes, key=lambda node: (xxh64(f"{part} {node}"), node))
+        return max(nodes, key=lambda node: (xxh64_intdigest(b"%d %d" % (part, node)), node))
 
     def without(self, *dead: int) -> PartitionTable:
         """These nodes are gone: each of their partitions, and no other, goes to its backup, or if that is gone, too, to the next."""

@@ -82,11 +82,11 @@ def shared_path(base: str, name: str, hashed: int = 0) -> str:
         return url
     if not hashed:
         return f"{base}/{name}"
-    from amfs._native import xxh64
+    from xxhash import xxh64_intdigest
 
     head, tail = posixpath.split(name)
-    width = len(f"{hashed - 1:x}")
-    return posixpath.join(base, head, f"{xxh64(name) % hashed:0{width}x}", tail)
+    number = xxh64_intdigest(name.encode("utf-8", "surrogateescape")) % hashed
+    return posixpath.join(base, head, f"{number:0{len(f'{hashed - 1:x}')}x}", tail)
 
 
 def sandbox_name(name: str, base: str) -> str:

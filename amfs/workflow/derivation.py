@@ -14,7 +14,8 @@ import struct
 from array import array
 from collections.abc import Callable, Sequence
 
-from amfs._native import xxh64
+from xxhash import xxh64_intdigest
+
 from amfs.workflow.checks import Plan
 from amfs.workflow.workflow import Task, canonical
 
@@ -26,7 +27,7 @@ def key_of(task: Task, alike: int = 0) -> int:
     """The key of a task before which ``alike`` others of its like stand."""
     streams = task.stdin, task.stdout, task.stderr
     parts = ("\1", *task.argv, "\1", *task.inputs, "\1", *task.outputs, "\1", *streams, "\1", *task.env, task.cwd)
-    return xxh64("\0".join(parts).encode("utf-8", "surrogateescape") + (b"\0\1%d" % alike if alike else b""))
+    return xxh64_intdigest("\0".join(parts).encode("utf-8", "surrogateescape") + (b"\0\1%d" % alike if alike else b""))
 
 
 class Keys:
@@ -88,7 +89,7 @@ class Derivations:
                 continue
             if not known[at]:
                 parts = [known[each] if made else each for each, made in above]
-                known[at] = xxh64(struct.pack(f"<{len(parts) + 1}Q", self.key(at), *parts)) or 1
+                known[at] = xxh64_intdigest(struct.pack(f"<{len(parts) + 1}Q", self.key(at), *parts)) or 1
             todo.pop()
         return known[tid]
 

@@ -193,13 +193,14 @@ def test_a_node_whose_job_ends_begins_nothing_longer_and_leaves_in_time(tmp_path
         environment = {**os.environ, "AMFS_JOB_END": str(int(time.time()) + 6)}
         join = [sys.executable, "-m", "amfs", "node", "--join", session.name, "--slots", "4"]
         with subprocess.Popen(join, env=environment, stderr=subprocess.PIPE, text=True) as node:
-            assert node.stderr is not None
-            until(lambda: "serving 4 slots" in node.stderr.readline())
+            errors = node.stderr
+            assert errors is not None
+            until(lambda: "serving 4 slots" in errors.readline())
             lines = [f"t{number} -b sh -time-limit 60 -a -c :\n" for number in range(12)]
             (tmp_path / "list").write_text("".join(lines))
             ran = amfs("run", "--output", "json", "--session", session.name, "list", cwd=tmp_path)
             events = [json.loads(line) for line in ran.stdout.splitlines()]
             assert [event["node"] for event in events if event["event"] == "task"] == [0] * 12, ran.stderr
-            said = node.stderr.read()
+            said = errors.read()
             assert node.wait() == 0
         assert "its job is about to end: this node drains" in said

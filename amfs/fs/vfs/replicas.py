@@ -13,7 +13,9 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from amfs._native import Meta, xxh64
+from xxhash import xxh64_intdigest
+
+from amfs._native import Meta
 from amfs.fs.vfs.batches import bounded
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, ask, failure, number_of, together
 from amfs.fs.vfs.members import Members
@@ -36,7 +38,7 @@ _TELLING = (errno.EBUSY, errno.ENOSPC, errno.ESTALE, errno.EAGAIN)
 
 def places(ino: int, nodes: Sequence[int] | frozenset[int]) -> list[int]:
     """In the order in which nodes are to have copies of a file: by rendezvous hashing, so that a node that goes or comes changes little."""
-    return sorted(nodes, key=lambda node: (xxh64(f"{ino} {node}"), node), reverse=True)
+    return sorted(nodes, key=lambda node: (xxh64_intdigest(b"%d %d" % (ino, node)), node), reverse=True)
 
 
 class Once:
