@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 #: The name to install this package by. (The distribution called amfs is another project's, with the same import name.)
 DISTRIBUTION = "amfs-hpc"
 

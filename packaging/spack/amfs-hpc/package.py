@@ -6,7 +6,7 @@ from spack.package import *
 class AmfsHpc(PythonPackage):
     """Many-task workflows at the speed at which the machine can start processes, their files in the memory of the nodes."""
 
-    pypi = "amfs-hpc/amfs_hpc-0.1.0.tar.gz"
+    pypi = "amfs-hpc/amfs_hpc-0.2.0.tar.gz"
 
     license("Apache-2.0")
 
