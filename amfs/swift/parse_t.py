@@ -129,15 +129,9 @@ class BuilderT(Builder):
     def statement(self, *parts: Any) -> list[Statement]:
         """``a => b;``: links of one chain. ``x => b;``: all that follows waits for the variable."""
         statements = self.flat(parts)
-        for at in reversed([at for at, one in enumerate(statements) if one in self.bare]):
-            wait, rest = statements[at], statements[at + 1 :]
-            assert isinstance(wait, Wait)
-            if not rest:
-                raise Mistake(wait.at, "a statement is expected: a declaration, an assignment, a call", "to assign, write 'name = value;'")
-            wait.body.statements = rest if len(rest) == 1 else [Chain(self.at(rest[0], rest[-1]), rest)]
-            if at == 0:
-                return [wait]
-            statements[at:] = [wait]
+        if statements and statements[-1] in self.bare:
+            at = statements[-1].at
+            raise Mistake(at, "a statement is expected: a declaration, an assignment, a call", "to assign, write 'name = value;'")
         if sum(isinstance(part, Token) and part == "=>" for part in parts):
             for one in statements:
                 if isinstance(one, Definition):

@@ -163,6 +163,7 @@ class Deadlocks:
         elif isinstance(node, Wait):
             items = NOTHING.union(*(self.needs(item) for item in node.items))
             self.block(node.body, around | items, closing | items if sure else closing, sure)
+            return items
         elif isinstance(node, Chain):
             for one in node.statements:
                 done = self.statement(one, around, closing, sure)
