@@ -40,6 +40,15 @@ class Symbol(Struct, eq=False):
     is_parameter: bool = False
     mapping: Mapping | None = None
 
+    @property
+    def is_listed(self) -> bool:
+        """An array that the program fills, and whose mapper lists all its files."""
+        return self.assigned and self.mapping is not None and self.mapping.mapper.replace("_", "").lower() in LISTING
+
+
+#: Mappers that list the files of an array, whether they are there or not.
+LISTING = frozenset({"fixedarraymapper", "arraymapper", "csvmapper", "ext", "extmapper"})
+
 
 class Scope(Struct, eq=False):
     """``parent``: the scope around it; None: the program's, which has the globals, and is around every function."""

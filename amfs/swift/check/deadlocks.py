@@ -158,6 +158,8 @@ class Deadlocks:
                     self.block(branch, around | condition, closing | condition if sure else closing, False)
         elif isinstance(node, Foreach):
             container = self.needs(node.container)
+            if isinstance(node.container, Name) and node.container.symbol is not None and node.container.symbol.is_listed:
+                container = NOTHING  # its mapper says which rounds there are
             begun = NOTHING if any(need.closed for need in container) else container  # rounds begin before an array is closed
             self.block(node.body, around | begun, closing | container if sure else closing, False)
         elif isinstance(node, Wait):
