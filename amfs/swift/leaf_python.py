@@ -50,8 +50,10 @@ def python_leaf(function: Function, tcl: str) -> Builtin | None:
 
 def _caller(code: int, expression: int | None, persistent: bool, kind: str, gives: bool) -> Callable[..., Any]:
     def call(*values: Any) -> Generator[Request, Any, str | None]:
-        text = "" if expression is None else str(values[expression])
-        answer = yield CallPython(str(values[code]), text, persistent, worker(kind, values))
+        body, text = str(values[code]), "" if expression is None else str(values[expression])
+        if expression is None and gives:  # the last line is the value
+            body, _, text = body.rstrip("\n").rpartition("\n")
+        answer = yield CallPython(body, text, persistent, worker(kind, values))
         return str(answer) if gives else None
 
     return call

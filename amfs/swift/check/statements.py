@@ -51,6 +51,8 @@ from amfs.swift.types import (
     is_file,
 )
 
+#: Words of Swift/K.
+RESERVED = frozenset(("app", "case", "default", "else", "foreach", "if", "import", "iterate", "switch", "type", "until"))
 #: Functions of Swift/T that no script imports.
 ALWAYS_THERE = frozenset(("trace", "size", "contains", "range", "strcat", "filename", "input", "input_file"))
 
@@ -153,9 +155,13 @@ class Statements:
         for other in self.expressions.calls.functions.own(function.name):
             if other is function:
                 return
+            hint = f"the first is at {other.at}"
             if [one.type for one in other.inputs] == [one.type for one in function.inputs]:
-                hint = f"the first is at {other.at}"
                 self.tell(Mistake(function.at, f"function {function.name} is defined a second time with the same parameters", hint))
+                return
+            if self.k and needed(other) == needed(function):
+                message = f"a call of {function.name} without its optional arguments may mean two functions"
+                self.tell(Mistake(function.at, message, hint))
                 return
 
     def function(self, function: Function) -> None:
@@ -278,6 +284,8 @@ class Statements:
         except Mistake as mistake:
             self.tell(mistake)
             type_ = ANY
+        if self.k and declare.name in RESERVED:
+            self.tell(Mistake(declare.at, f"{declare.name!r} is a word of the language, so it cannot be the name of a variable"))
         before = home.names.get(declare.name)
         if before is not None:
             hint = f"the first declaration is at {before.at}"
@@ -580,3 +588,6 @@ class Statements:
             self.statement(statement, frame)
 
 
+def needed(function: Function) -> list[Type | None]:
+    """The types of the arguments that every call gives."""
+    return [one.type for one in function.inputs if one.default is None and not one.variable]

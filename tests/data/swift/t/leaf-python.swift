@@ -12,6 +12,9 @@ pragma worktypedef keeper;
 
 (string out) once(string code, string value) "turbine" "0.1" [ "set <<out>> [ turbine::python 0 <<code>> <<value>> ]" ];
 
+@dispatch=keeper
+(string out) last(string code) "turbine" "0.1" [ "set <<out>> [ turbine::python 1 <<code>> ]" ];
+
 foreach rank in [3:4] {
   location place = locationFromRank(rank);
   @location=place act("seen = [%i]" % rank) =>
@@ -20,8 +23,10 @@ foreach rank in [3:4] {
   printf("%i %s", rank, all);
 }
 act("own = 5") => trace(ask("", "own + 1"), once("x = 2", "x * 3"));
+trace(last("import math\nx = math.floor(7.5)\nx + 1"));
 trace(getenv("RESIDENT_WORK_RANKS"), getenv("KEEPER_RANKS"));
 //> 3 [3, 6]
 //> 4 [4, 8]
 //> trace: 6,6
+//> trace: 8
 //> trace: 0,
