@@ -323,8 +323,8 @@ class Function(Struct, eq=False):
 
 class Builtin(Struct, eq=False):
     """A library function. ``call`` gets plain values (``builtins.py`` says which). ``asks``: it is a generator that yields requests
-    (``requests.py``) and is sent the answers. ``names_only``: it does not wait for files among its arguments, only for their names. ``placed``: the value of
-    ``@location``, if the call has one, is a further argument."""
+    (``requests.py``) and is sent the answers. ``names_only``: it does not wait for files among its arguments, only for their names.
+    ``placed``: the value of ``@location``, if the call has one, is a further argument."""
 
     call: Callable[..., Any]
     asks: bool = False

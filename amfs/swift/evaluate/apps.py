@@ -20,7 +20,6 @@ from amfs.swift.source import At, Mistake
 from amfs.swift.values import Blocked, Cell, Container, FileCell, Made, StructCell, files_of
 from amfs.workflow.workflow import Task
 
-
 _NAME_MAX = 255
 
 #: Runs a command after it has made files, up to ``--``: a nameless output that the command line does not mention exists, and is empty.
