@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from amfs.swift.check.calls import file_itself
 from amfs.swift.check.expressions import Expressions, place
 from amfs.swift.check.fitting import fit
 from amfs.swift.check.names import Frame, Types, can_be_key, resolve_formal
@@ -360,6 +361,8 @@ class Statements:
             if type_ not in (STRING, ANY):
                 self.tell(Mistake(mapping.name.at, f"the name of a file is a string, and this is of type {type_}"))
         mapping.parameters = [(key, self.expressions.check(value, frame)) for key, value in mapping.parameters]
+        if mapping.mapper.replace("_", "").lower() == "csvmapper":
+            mapping.parameters = [(key, file_itself(value)) for key, value in mapping.parameters]
         if mapping.mapper:
             self.mapper(mapping)
         if not self.k and not is_file(symbol.type) and symbol.type != ANY:
