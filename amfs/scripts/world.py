@@ -73,6 +73,7 @@ class World:
         self._written: dict[str, None] = {}  # files that no program has named
         self._pool: ThreadPoolExecutor | None = None
         self._python: Any = None
+        self._resident: PythonWorkers | None = None
         self._running: set[subprocess.Popen[bytes]] = set()
         self._closed = False
         self._timers: set[threading.Timer] = set()
@@ -187,10 +188,21 @@ class World:
         return r.Executed(stdout, stderr, process.returncode)
 
     def _call_python(self, request: r.CallPython) -> str:
+        if request.worker:
+            return self._call_resident(request)
         with self._lock:
             if self._python is None:
                 self._python = self._python_processes()
         return str(self._python.call(request.code, request.expression, request.persistent))
+
+    def _call_resident(self, request: r.CallPython) -> str:
+        """In a process on this machine, which stays until the run ends."""
+        from amfs.scripts.python_workers import PythonWorkers
+
+        with self._lock:
+            if self._resident is None:
+                self._resident = PythonWorkers(self.slots, self.host.base, self.host.environment)
+        return self._resident.call_resident(request.worker, request.code, request.expression, request.persistent)
 
     def _python_processes(self) -> PythonOnNodes | PythonWorkers:
         from amfs.scripts.python_workers import PythonOnNodes, PythonWorkers
@@ -212,8 +224,9 @@ class World:
         for process in running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-        if self._python is not None:
-            self._python.close()
+        for python in (self._python, self._resident):
+            if python is not None:
+                python.close()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
         _remove(self.host.base, self._written)

@@ -43,12 +43,13 @@ class Location(NamedTuple):
 
 
 class Declared(NamedTuple):
-    """``names_only``: files among the arguments need not be there."""
+    """``names_only``: files among the arguments need not be there. ``placed``: the value of ``@location`` is a further argument."""
 
     signature: str
     call: Callable[..., Any]
     asks: bool
     names_only: bool = False
+    placed: bool = False
 
 
 class Library:
@@ -63,17 +64,17 @@ class Library:
     def function(self, *signatures: str) -> Callable[[_F], _F]:
         return self._declare(signatures, False)
 
-    def asking(self, *signatures: str, names_only: bool = False) -> Callable[[_F], _F]:
-        return self._declare(signatures, True, names_only)
+    def asking(self, *signatures: str, names_only: bool = False, placed: bool = False) -> Callable[[_F], _F]:
+        return self._declare(signatures, True, names_only, placed)
 
     def naming(self, *signatures: str) -> Callable[[_F], _F]:
         return self._declare(signatures, False, True)
 
     def _declare(
-        self, signatures: tuple[str, ...], asks: bool, names_only: bool = False
+        self, signatures: tuple[str, ...], asks: bool, names_only: bool = False, placed: bool = False
     ) -> Callable[[_F], _F]:
         def take(call: _F) -> _F:
-            self.functions += [Declared(signature, call, asks, names_only) for signature in signatures]
+            self.functions += [Declared(signature, call, asks, names_only, placed) for signature in signatures]
             return call
 
         return take

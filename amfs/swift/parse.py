@@ -16,9 +16,11 @@ from amfs.swift.tree import Block, Program
 Load = Callable[[str], Source | None]
 
 #: Modules of Swift/T's library. All of the library is always there, so importing one does nothing.
-_MODULES = """apps assert async bag blob builtins coasters container data debug dir EQPy EQR error files gemtc io jni json julia launch
-location math matrix mpe plugin pragmas python R random sqlite stats string sys table tcl turbine types unix"""
-MODULES = frozenset(_MODULES.split())
+_MODULES = """assert blob builtins files io json julia launch location math matrix python R random stats string sys tcl unix"""
+#: Names of modules that have nothing here: a file of the user's with that name is read instead.
+_EMPTY = """apps async bag coasters container data debug dir EQPy EQR error gemtc jni mpe plugin pragmas sqlite table turbine types"""
+_FULL = frozenset(_MODULES.split())
+MODULES = _FULL | frozenset(_EMPTY.split())
 #: The library of Swift/K, which is always there, too.
 _STANDARD = re.compile(r"stdlib(\.v?[0-9.]+)?")
 
@@ -66,7 +68,7 @@ class _Parser:
         if not wanted.quoted and wanted.name == "unix":
             self.add(Source("unix.swift", UNIX), program)
             return
-        if not wanted.quoted and wanted.name in MODULES:
+        if not wanted.quoted and wanted.name in _FULL:
             return
         source = next((found for name in names if (found := self.load(name)) is not None), None)
         if source is not None:

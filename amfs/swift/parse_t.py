@@ -11,6 +11,7 @@ from lark import Token
 
 from amfs.swift.command_line import CommandLine, is_declaration
 from amfs.swift.hints import WORDS as FOREIGN_WORDS
+from amfs.swift.leaf_python import python_leaf
 from amfs.swift.source import At, Mistake, Source
 from amfs.swift.syntax import Builder, Items, PlainCall, Syntax
 from amfs.swift.tree import (
@@ -128,15 +129,9 @@ class BuilderT(Builder):
     def statement(self, *parts: Any) -> list[Statement]:
         """``a => b;``: links of one chain. ``x => b;``: all that follows waits for the variable."""
         statements = self.flat(parts)
-        for at in reversed([at for at, one in enumerate(statements) if one in self.bare]):
-            wait, rest = statements[at], statements[at + 1 :]
-            assert isinstance(wait, Wait)
-            if not rest:
-                raise Mistake(wait.at, "a statement is expected: a declaration, an assignment, a call", "to assign, write 'name = value;'")
-            wait.body.statements = rest if len(rest) == 1 else [Chain(self.at(rest[0], rest[-1]), rest)]
-            if at == 0:
-                return [wait]
-            statements[at:] = [wait]
+        if statements and statements[-1] in self.bare:
+            at = statements[-1].at
+            raise Mistake(at, "a statement is expected: a declaration, an assignment, a call", "to assign, write 'name = value;'")
         if sum(isinstance(part, Token) and part == "=>" for part in parts):
             for one in statements:
                 if isinstance(one, Definition):
@@ -323,7 +318,8 @@ class BuilderT(Builder):
         return Definition(self.at(word, name), "an import")
 
     def pragma(self, word: Token, *rest: Any) -> None:
-        self.remarks.append((self.at(word, rest[0]), f"pragma {rest[0]} has no meaning here"))
+        if rest[0] != "worktypedef":  # the annotation @dispatch says it all
+            self.remarks.append((self.at(word, rest[0]), f"pragma {rest[0]} has no meaning here"))
 
     def new_type(self, word: Token, name: Token, base: Any = None) -> Definition:
         """Without a base it is a kind of file."""
@@ -393,8 +389,16 @@ class BuilderT(Builder):
     def tcl_function(self, header: Header, *rest: Any) -> None:
         """Refused where it is called: many modules declare functions that a program does not use."""
         function = self.define(header)
-        function.refused = FOREIGN
+        function.builtin = python_leaf(function, self._tcl(rest[-2])) if len(rest) > 1 and rest[-1] == "]" else None
+        function.refused = "" if function.builtin else FOREIGN
         self.functions.append(function)
+
+    def _tcl(self, text: Token) -> str:
+        if text.type == "STRING":
+            return self.text_of(text)
+        found = self.multiline(text)
+        assert isinstance(found, Literal)
+        return str(found.value)
 
     def app_function(self, *parts: Any) -> Definition:
         annotations, (_word, *rest) = self.annotated_parts(parts)

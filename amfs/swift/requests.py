@@ -104,11 +104,13 @@ class Executed(Struct, frozen=True):
 
 
 class CallPython(Struct, frozen=True):
-    """Answer: str, the expression's value after the code has run. ``persistent``: in a worker that keeps its globals."""
+    """Answer: str, the expression's value after the code has run. ``persistent``: in a worker that keeps its globals. ``worker``: the
+    name of a process that only calls with this name use, one after the other; "" is any."""
 
     code: str
     expression: str
     persistent: bool
+    worker: str = ""
 
 
 class Print(Struct, frozen=True):

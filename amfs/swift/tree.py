@@ -40,6 +40,15 @@ class Symbol(Struct, eq=False):
     is_parameter: bool = False
     mapping: Mapping | None = None
 
+    @property
+    def is_listed(self) -> bool:
+        """An array that the program fills, and whose mapper lists all its files."""
+        return self.assigned and self.mapping is not None and self.mapping.mapper.replace("_", "").lower() in LISTING
+
+
+#: Mappers that list the files of an array, whether they are there or not.
+LISTING = frozenset({"fixedarraymapper", "arraymapper", "csvmapper", "ext", "extmapper"})
+
 
 class Scope(Struct, eq=False):
     """``parent``: the scope around it; None: the program's, which has the globals, and is around every function."""
@@ -314,11 +323,13 @@ class Function(Struct, eq=False):
 
 class Builtin(Struct, eq=False):
     """A library function. ``call`` gets plain values (``builtins.py`` says which). ``asks``: it is a generator that yields requests
-    (``requests.py``) and is sent the answers. ``names_only``: it does not wait for files among its arguments, only for their names."""
+    (``requests.py``) and is sent the answers. ``names_only``: it does not wait for files among its arguments, only for their names.
+    ``placed``: the value of ``@location``, if the call has one, is a further argument."""
 
     call: Callable[..., Any]
     asks: bool = False
     names_only: bool = False
+    placed: bool = False
 
 
 class TypeDefinition(Struct, eq=False):

@@ -271,4 +271,5 @@ def turbine_retries(environment: Mapping[str, str]) -> int | None:
 def turbine_ignored(environment: Mapping[str, str]) -> str:
     """A remark on variables of Swift/T that have no meaning here; or ''."""
     names = sorted(name for name in environment if name.startswith(("TURBINE_", "ADLB_")) and name not in _KNOWN)
+    names = [name for name in names if re.fullmatch(r"TURBINE_\w+_WORKERS", name) is None]  # says what getenv gives
     return f"of the environment, without a meaning here: {', '.join(names[:_TOLD])}" if names else ""

@@ -172,6 +172,12 @@ def test_imports_come_once() -> None:
     assert [one.name for one in found.functions] == ["f"]
 
 
+def test_a_module_that_has_nothing_here_is_the_users_own() -> None:
+    given = {"data.swift": "(int o) f() { o = 1; }", "io.swift": "no Swift"}
+    found = program("import data; import io; import mpe;\nx = f();", **given)
+    assert [one.name for one in found.functions] == ["f"]
+
+
 def test_deep_nesting_parses() -> None:
     depth = 10_000
     program("x = " + "(" * depth + "1" + ")" * depth + ";")

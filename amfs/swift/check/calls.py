@@ -9,10 +9,13 @@ from amfs.swift.check.names import Frame, Functions, Types
 from amfs.swift.library_t.unix import UNIX
 from amfs.swift.source import Mistake
 from amfs.swift.tree import Annotation, Call, Convert, Expression, Function
-from amfs.swift.types import ANY, FLOAT, INT, STRING, URL, VOID, Struct, Subtype, Type, base_of
+from amfs.swift.types import ANY, FLOAT, INT, STRING, URL, VOID, Struct, Subtype, Type, base_of, is_file
 
 #: Annotations whose value is computed when the call is made; those of others are words.
 COMPUTED = {"prio": (INT, FLOAT), "priority": (INT, FLOAT), "location": (), "soft_location": (), "hard_location": ()}
+
+#: Functions of Swift/K that read a file.
+READERS = {"readdata", "readdata2", "readstructured", "readcsv", "extractint", "extractfloat", "read"}
 
 #: Functions of the library, by (from, to).
 CONVERSIONS: dict[tuple[Type | None, Type], str] = {
@@ -59,6 +62,8 @@ class Calls:
         struct = None if own or library else self.expressions.types.get(name)
         call.arguments = [check(one, frame) for one in call.arguments]
         call.named = [(key, check(one, frame)) for key, one in call.named]
+        if not own and not self.keywords_are_optional and name.lower() in READERS:
+            call.arguments = [file_itself(one) for one in call.arguments]
         self.annotations(call.annotations, frame)
         if isinstance(struct, Struct):
             return self.construct(call, struct)
@@ -247,6 +252,14 @@ class Calls:
     def conversion(self, actual: Type | None, wanted: Type) -> str:
         name = CONVERSIONS.get((actual, wanted), "")
         return f"convert it with {name}(…)" if name and self.exists(name) else ""
+
+
+def file_itself(node: Expression) -> Expression:
+    """``@f``, the name of a file, where the content is read: then the file, which may not be there yet."""
+    if isinstance(node, Call) and node.function is not None and node.function.builtin is not None and node.function.name == "filename":
+        file = node.arguments[0]
+        return file if file.type is not None and is_file(base_of(file.type)) else node
+    return node
 
 
 def described(function: Function) -> str:

@@ -158,11 +158,14 @@ class Deadlocks:
                     self.block(branch, around | condition, closing | condition if sure else closing, False)
         elif isinstance(node, Foreach):
             container = self.needs(node.container)
+            if isinstance(node.container, Name) and node.container.symbol is not None and node.container.symbol.is_listed:
+                container = NOTHING  # its mapper says which rounds there are
             begun = NOTHING if any(need.closed for need in container) else container  # rounds begin before an array is closed
             self.block(node.body, around | begun, closing | container if sure else closing, False)
         elif isinstance(node, Wait):
             items = NOTHING.union(*(self.needs(item) for item in node.items))
             self.block(node.body, around | items, closing | items if sure else closing, sure)
+            return items
         elif isinstance(node, Chain):
             for one in node.statements:
                 done = self.statement(one, around, closing, sure)

@@ -257,7 +257,7 @@ class Functions:
 
     def _function(self, declared: Declared) -> Function:
         function = signature(declared.signature)
-        function.builtin = Builtin(declared.call, declared.asks, declared.names_only)
+        function.builtin = Builtin(declared.call, declared.asks, declared.names_only, declared.placed)
         for formal in [*function.outputs, *function.inputs]:
             resolve_formal(self._types, formal, function.type_parameters, wide=True)
         return function

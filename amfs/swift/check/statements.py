@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from amfs.swift.check.calls import file_itself
 from amfs.swift.check.expressions import Expressions, place
 from amfs.swift.check.fitting import fit
 from amfs.swift.check.names import Frame, Types, can_be_key, resolve_formal
@@ -51,6 +52,8 @@ from amfs.swift.types import (
     is_file,
 )
 
+#: Words of Swift/K.
+RESERVED = frozenset(("app", "case", "default", "else", "foreach", "if", "import", "iterate", "switch", "type", "until"))
 #: Functions of Swift/T that no script imports.
 ALWAYS_THERE = frozenset(("trace", "size", "contains", "range", "strcat", "filename", "input", "input_file"))
 
@@ -153,9 +156,13 @@ class Statements:
         for other in self.expressions.calls.functions.own(function.name):
             if other is function:
                 return
+            hint = f"the first is at {other.at}"
             if [one.type for one in other.inputs] == [one.type for one in function.inputs]:
-                hint = f"the first is at {other.at}"
                 self.tell(Mistake(function.at, f"function {function.name} is defined a second time with the same parameters", hint))
+                return
+            if self.k and needed(other) == needed(function):
+                message = f"a call of {function.name} without its optional arguments may mean two functions"
+                self.tell(Mistake(function.at, message, hint))
                 return
 
     def function(self, function: Function) -> None:
@@ -278,6 +285,8 @@ class Statements:
         except Mistake as mistake:
             self.tell(mistake)
             type_ = ANY
+        if self.k and declare.name in RESERVED:
+            self.tell(Mistake(declare.at, f"{declare.name!r} is a word of the language, so it cannot be the name of a variable"))
         before = home.names.get(declare.name)
         if before is not None:
             hint = f"the first declaration is at {before.at}"
@@ -352,6 +361,8 @@ class Statements:
             if type_ not in (STRING, ANY):
                 self.tell(Mistake(mapping.name.at, f"the name of a file is a string, and this is of type {type_}"))
         mapping.parameters = [(key, self.expressions.check(value, frame)) for key, value in mapping.parameters]
+        if mapping.mapper.replace("_", "").lower() == "csvmapper":
+            mapping.parameters = [(key, file_itself(value)) for key, value in mapping.parameters]
         if mapping.mapper:
             self.mapper(mapping)
         if not self.k and not is_file(symbol.type) and symbol.type != ANY:
@@ -580,3 +591,6 @@ class Statements:
             self.statement(statement, frame)
 
 
+def needed(function: Function) -> list[Type | None]:
+    """The types of the arguments that every call gives."""
+    return [one.type for one in function.inputs if one.default is None and not one.variable]

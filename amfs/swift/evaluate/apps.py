@@ -10,7 +10,7 @@ import msgspec
 
 from amfs.swift import tree
 from amfs.swift.builtins import Location
-from amfs.swift.evaluate.calls import BeginCall, Calls, below, file_name, part_of, places
+from amfs.swift.evaluate.calls import PLACING, BeginCall, Calls, below, file_name, part_of, places
 from amfs.swift.evaluate.dynamic import WRAP, unpacked
 from amfs.swift.evaluate.expressions import AFTER, AROUND, FIRST, PATH, Closure, Frame
 from amfs.swift.evaluate.machine import Job, Machine, all_missing
@@ -19,9 +19,6 @@ from amfs.swift.requests import FileValue, Present, Refused
 from amfs.swift.source import At, Mistake
 from amfs.swift.values import Blocked, Cell, Container, FileCell, Made, StructCell, files_of
 from amfs.workflow.workflow import Task
-
-#: Annotations of a call or a function that a task minds.
-_PLACING = {"location", "soft_location", "hard_location"}
 
 _NAME_MAX = 255
 
@@ -140,7 +137,7 @@ class CallSite:
         self.outer = list(dict.fromkeys(FIRST + one.slot for one in tree.variables(words) if one.scope is not function.scope))
         #: Annotations, by the name of each.
         self.asked = [
-            (one.name, apps.cell(one.value)) for one in call.annotations if one.value is not None and one.name in (*_PLACING, "prio")
+            (one.name, apps.cell(one.value)) for one in call.annotations if one.value is not None and one.name in (*PLACING, "prio")
         ]
 
 

@@ -27,6 +27,9 @@ SHAPE = {"size", "length", "contains", "exists", "exists_key", "keys_integer", "
 #: Those that look at the keys that are there now.
 NOW = {"exists", "exists_key"}
 
+#: Annotations that say where a call runs.
+PLACING = {"location", "soft_location", "hard_location"}
+
 #: Where files are that no program has named.
 NAMELESS = "_swift/"
 
@@ -230,7 +233,8 @@ class Calls(Expressions):
     # ── library functions ──────────────────────────────────────────────────────────────────────────
 
     def _library_call(self, call: tree.Call, function: tree.Function, builtin: tree.Builtin) -> BeginCall:
-        cells = [self.cell(argument) for argument in call.arguments]
+        places = [one.value for one in call.annotations if builtin.placed and one.name in PLACING and one.value is not None]
+        cells = [self.cell(argument) for argument in [*call.arguments, *places[:1]]]
         at, machine, site = call.at, self.machine, self.site(call)
         makes = [(index, output.name) for index, output in enumerate(function.outputs) if output.type is not None and is_file(output.type)]
         typed = [(index, output.name) for index, output in enumerate(function.outputs) if output.type == ANY]

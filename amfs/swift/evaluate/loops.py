@@ -11,7 +11,7 @@ from amfs.swift.evaluate.calls import Calls
 from amfs.swift.evaluate.expressions import AFTER, AROUND, FIRST, PATH, Closure, Frame
 from amfs.swift.evaluate.machine import Machine
 from amfs.swift.evaluate.rounds import ForRounds, IterateRounds, Rounds
-from amfs.swift.values import Cell, Label, Namer, is_group
+from amfs.swift.values import Blocked, Cell, Label, Namer, is_group
 
 
 class Statement(NamedTuple):
@@ -129,6 +129,7 @@ class Loops(Calls):
         layout = self.layout(statement.body.scope)  # type: ignore[arg-type]
         value_place = FIRST + statement.value_symbol.slot if statement.value_symbol is not None else None
         key_place = FIRST + statement.key_symbol.slot if statement.key_symbol is not None else None
+        listed = isinstance(container, tree.Name) and container.symbol in self.written and container.symbol.is_listed
         holds = self._holds()
 
         def start(frame: Frame, key: Any, cell: Any) -> None:
@@ -148,6 +149,14 @@ class Loops(Calls):
             rounds = Rounds(machine, partial(start, frame), partial(finish, frame))
             if values is not None:
                 rounds.of_numbers(values(frame))
+            elif listed:  # the rounds fill the array: they are those of its mapper's names
+                assert source is not None
+                array = source(frame)
+                if array.namer.name_of is None:
+                    raise Blocked(array.namer)
+                for key in dict.fromkeys(path[0] for path, _ in array.namer.parts or ()):
+                    rounds.insert(key, array.part(key))
+                rounds.end()
             else:
                 assert source is not None
                 machine.watch(source(frame), rounds)

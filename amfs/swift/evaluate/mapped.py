@@ -14,8 +14,9 @@ from amfs.swift.evaluate.machine import all_missing
 from amfs.swift.mapping import Mapped, Mapper, Path
 from amfs.swift.names import local
 from amfs.swift.requests import FileValue, Stat
-from amfs.swift.source import Mistake
-from amfs.swift.values import FileCell, Group, is_group, plain
+from amfs.swift.source import At, Mistake
+from amfs.swift.types import BOOLEAN, FLOAT, INT, Array, Struct, Type, base_of, is_file
+from amfs.swift.values import Container, FileCell, Group, is_group, plain
 
 
 class Mappings(Calls):
@@ -62,6 +63,10 @@ class Mappings(Calls):
                 return
             if mapped.existing is not None:
                 for path, name in mapped.existing:
+                    type = part_type(symbol.type, path)
+                    if not is_file(base_of(type)):  # a column of csv_mapper that is no file
+                        fill_value(target, path, value_of(name, type, at))
+                        continue
                     part = part_of(machine, target, path, at)
                     if name in absent:
                         machine.miss(part, f"{symbol.name}: the input file {name!r} does not exist")
@@ -76,7 +81,35 @@ class Mappings(Calls):
             elif is_group(symbol.type):
                 machine.release(target)
 
+        def fill_value(target: Any, path: Path, value: Any) -> None:
+            for step in path:
+                target = machine.enter(target, step, at) if isinstance(target, Container) else target.fields[str(step)]
+            machine.set(target, value, at)
+
         return begin
+
+
+def part_type(type: Type, path: Path) -> Type:
+    for step in path:
+        type = base_of(type)
+        if isinstance(type, Array):
+            type = type.element
+        elif isinstance(type, Struct):
+            type = dict(type.fields)[str(step)]
+    return type
+
+
+def value_of(text: str, type: Type, at: At) -> Any:
+    """Raises ``Mistake``."""
+    text = text.strip()
+    try:
+        if base_of(type) == INT:
+            return int(text)
+        if base_of(type) == FLOAT:
+            return float(text)
+    except ValueError:
+        raise Mistake(at, f"{text!r} is no {type}") from None
+    return text.lower() == "true" if base_of(type) == BOOLEAN else text
 
 
 def _named(given: Any, type: Any, name: str, is_input: bool) -> Generator[Any, Any, Mapped]:
@@ -99,13 +132,18 @@ def _found(mapper: Mapper, parameters: dict[str, Any], symbol: tree.Symbol, is_i
     """The names; and which of an input's files are not there."""
     mapped = yield from mapper(parameters, symbol.type, symbol.name, is_input)
     given = mapped.name_of
+
+    def names_file(path: Path) -> bool:
+        return is_file(base_of(part_type(symbol.type, path)))
+
     mapped = mapped._replace(
-        name_of=lambda path: local(given(path)), existing=mapped.existing and [(path, local(name)) for path, name in mapped.existing],
+        name_of=lambda path: local(given(path)),
+        existing=mapped.existing and [(path, local(name) if names_file(path) else name) for path, name in mapped.existing],
         parts=mapped.parts and [(path, local(name)) for path, name in mapped.parts],
     )  # fmt: skip
     names: list[str] = []
     if is_input and not mapped.seen:
-        names = [name for _, name in mapped.existing or []]
+        names = [name for path, name in mapped.existing or [] if names_file(path)]
         if mapped.existing is None and not is_group(symbol.type):
             names = [mapped.name_of(())]
     absent = set()

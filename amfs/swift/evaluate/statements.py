@@ -266,6 +266,10 @@ class Statements(Loops, Apps, Mappings):
             if isinstance(one, tree.Evaluate):
                 compiled, place = self._evaluate(one)
                 outputs: Callable[[Frame], Iterable[Any]] = partial(_place, place)
+            elif isinstance(one, tree.Wait) and not one.body.statements:
+                cells = [self.cell(item) for item in one.items]
+                compiled, outputs = Statement(partial(_all, tuple(self.prelude)), ()), partial(_each, cells)
+                self.prelude = []
             else:
                 compiled = getattr(self, "_compile_" + one.__class__.__name__)(one)
                 self.prelude = []
@@ -333,6 +337,15 @@ def inside(compiler: Statements, frame: Frame, items: list[Any], body: Closure) 
 
 def _place(place: int, frame: Frame) -> Iterable[Any]:
     return frame[place]  # type: ignore[no-any-return]
+
+
+def _all(starts: tuple[Closure, ...], frame: Frame) -> None:
+    for start in starts:
+        start(frame)
+
+
+def _each(cells: list[Closure], frame: Frame) -> Iterable[Any]:
+    return [cell(frame) for cell in cells]
 
 
 def _nothing() -> None:

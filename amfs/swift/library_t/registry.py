@@ -22,7 +22,7 @@ for _name in ("job_srun", "job_aprun", "turbine_run_output_blob"):
 for _name in ("blob_hdf_write", "blob_pack_rows_float"):
     T.refused[_name] = "write the blob with blob_write(…), and convert it by an app function"
 for _name in ("EQPy_init_package", "EQPy_get", "EQPy_put", "EQPy_is_initialized", "EQPy_stop"):
-    T.refused[_name] = "EQPy is not there; call python_persist(code, expression)"
+    T.refused[_name] = "it is in EQPy.swift: put that file beside the script, or its directory into SWIFT_PATH, and import EQPy"
 for _name in ("EQR_init_script", "EQR_get", "EQR_put", "EQR_is_initialized", "EQR_stop", "EQR_delete_R"):
     T.refused[_name] = "EQ/R is not there; run Rscript by an app function"
 T.refused["init_updateable"] = "variables have one value for ever; add up by sum(…) of an array, or by a for loop"

@@ -207,6 +207,7 @@ def to_float(s: str) -> float:
     "(string o) toString(int|float|string|boolean x)",
     "(string o) boolean2string(boolean b)",
     "(string o) bool2string(boolean b)",
+    "(string o) booltostring(boolean b)",
     "(string o) fromboolean(boolean b)",
 )
 def to_string(x: Any) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from typing import Any
 
 from amfs.swift.builtins import Failure
 from amfs.swift.formats import text_t
+from amfs.swift.leaf_python import worker
 from amfs.swift.library_t.checks import trace
 from amfs.swift.library_t.registry import T
 from amfs.swift.requests import Arguments, CallPython, Clock, Environment, Execute, Executed, Pause, Print, Request
+
+_RANKS = re.compile(r"(\w+)_RANKS")
 
 T.constants += [
     ("string", "CLOCK_FMT_ISO8601", "%Y-%m-%dT%H:%M:%S"),
@@ -89,7 +93,14 @@ def args() -> Generator[Request, Any, str]:
 
 @T.asking('(string o) getenv(string key, string default_value="")')
 def getenv(key: str, default: str) -> Generator[Request, Any, str]:
+    """Turbine gives programs the ranks of the workers of each kind; those of amfs have numbers from 0 on."""
     value = yield Environment(key)
+    if value is None and (ranks := _RANKS.fullmatch(key)):
+        workers = yield Environment(f"TURBINE_{ranks[1]}_WORKERS")
+        if workers is None and ranks[1] == "RESIDENT_WORK":
+            workers = "1"
+        if workers is not None and workers.isdecimal():
+            value = ",".join(str(rank) for rank in range(int(workers)))
     return default if value is None else str(value)
 
 
@@ -150,10 +161,10 @@ def system1(command: str) -> Generator[Request, Any, tuple[str, int]]:
 def _declare_python() -> None:
     for name, persistent in (("python", False), ("python_persist", True), ("python_exec", False)):
 
-        def call(code: str, expression: str, *_: Any, persistent: bool = persistent) -> Generator[Request, Any, str]:
-            return str((yield CallPython(code, expression, persistent)))
+        def call(code: str, expression: str, *more: Any, persistent: bool = persistent) -> Generator[Request, Any, str]:
+            return str((yield CallPython(code, expression, persistent, worker("", more))))
 
-        T.asking(f"""(string o) {name}(string code, string expression="''", boolean exceptions_are_errors=true)""")(call)
+        T.asking(f"""(string o) {name}(string code, string expression="''", boolean exceptions_are_errors=true)""", placed=True)(call)
 
 
 _declare_python()
