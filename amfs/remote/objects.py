@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
-from amfs.remote.place import TRANSIENT, Found, Kind, RemoteError, Told, put_piece
-from amfs.remote.settings import s3_config
+from amfs.remote.place import SILENT_S, TRANSIENT, TRUST, Found, Kind, RemoteError, Told, put_piece
+from amfs.remote.settings import certificates, s3_config
 
 SCHEMES = frozenset(("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"))
 
@@ -28,7 +28,6 @@ _AT_ONCE = 8  # parts or ranges of one object that are under way
 LARGE = 64 << 20  # bytes; from there on an object is fetched in ranges at the same time
 _LARGE_AT_ONCE = 4  # such objects; each has _AT_ONCE parts in memory
 _RANGE_TRIES = 3
-SILENT_S = 30.0  # without a byte of an answer: the server is given up
 _STATUS = re.compile(r"status code: (\d+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -206,6 +205,9 @@ class Objects:
             raise self._error(error, key) from None
         return Found(key, size, put.get("e_tag") or "")
 
+    def close(self) -> None:
+        """The library ends its connections by itself."""
+
     def delete(self, key: str) -> None:
         try:
             self._obstore.delete(self._store, key)
@@ -231,6 +233,8 @@ class Objects:
             kind, words = Kind.DENIED, words or code
         elif status in _BUSY:
             kind, words = Kind.BUSY, words or f"status {status}"
+        elif "InvalidCertificate" in text:
+            kind, words = Kind.UNTRUSTED, TRUST
         elif "HTTP error" in text or "error sending request" in text or "error decoding response body" in text:
             kind, words = Kind.UNREACHABLE, ""
             if "169.254." in text:  # it looked for the keys of a machine in the cloud
@@ -246,6 +250,8 @@ def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
     store: Any = obstore.store
     client: dict[str, Any] = {"connect_timeout": datetime.timedelta(seconds=10), "read_timeout": datetime.timedelta(seconds=SILENT_S)}
     client["timeout"] = datetime.timedelta(hours=12)  # of a whole object
+    if trusted := certificates(given):
+        client["root_certificate"] = trusted
     once = {"max_retries": 0, "retry_timeout": datetime.timedelta(0)}
     if scheme in ("http", "https"):
         return store.HTTPStore(top, client_options={**client, "allow_http": True}, retry_config=once)

@@ -19,6 +19,7 @@ class Kind(enum.Enum):
     NO_PLACE = "no such bucket"
     DENIED = "permission denied"
     UNREACHABLE = "cannot be reached"
+    UNTRUSTED = "its certificate is not trusted"
     BUSY = "the storage is too busy"
     CHANGED = "changed while it was read"
     UNNOTICED = "a change while it is read could not be noticed"
@@ -31,12 +32,18 @@ _NUMBERS = {
     Kind.NO_PLACE: errno.ENXIO,
     Kind.DENIED: errno.EACCES,
     Kind.UNREACHABLE: errno.EHOSTUNREACH,
+    Kind.UNTRUSTED: errno.EACCES,
     Kind.BUSY: errno.EAGAIN,
     Kind.CHANGED: errno.ESTALE,
     Kind.UNNOTICED: errno.EOPNOTSUPP,
     Kind.UNSUPPORTED: errno.EOPNOTSUPP,
     Kind.OTHER: errno.EIO,
 }
+
+#: What somebody does about UNTRUSTED.
+TRUST = "the setting 'certificate' names a file with that of its authority"
+
+SILENT_S = 30.0  # without a byte of an answer: the server is given up
 
 #: What may be right a moment later.
 TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY))
@@ -109,3 +116,7 @@ class Remote(Protocol):
         ...
 
     def delete(self, key: str) -> None: ...
+
+    def close(self) -> None:
+        """Nobody calls any more: connections may end."""
+        ...
