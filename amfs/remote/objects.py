@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import md5
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -28,6 +30,7 @@ _AT_ONCE = 8  # parts or ranges of one object that are under way
 LARGE = 64 << 20  # bytes; from there on an object is fetched in ranges at the same time
 _LARGE_AT_ONCE = 4  # such objects; each has _AT_ONCE parts in memory
 _RANGE_TRIES = 3
+_SUM = re.compile(r'"[0-9a-f]{32}"')  # the ETag of what came in one piece: its MD5, if the bucket does not encrypt with other keys
 _STATUS = re.compile(r"status code: (\d+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -49,6 +52,7 @@ class Objects:
         self._obstore = obstore
         parts = urlsplit(url, allow_fragments=False)
         self._web = parts.scheme in ("http", "https")
+        self._sums = not self._web  # are ETags of that form MD5s?
         self._large = threading.BoundedSemaphore(_LARGE_AT_ONCE)
         self._top = f"{parts.scheme}://{parts.netloc}/"
         try:
@@ -118,6 +122,17 @@ class Objects:
             raise RemoteError(Kind.CHANGED, self.url(found.key))
 
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:
+        self._fetch(found, descriptor, told)
+        if not self._sums or not _SUM.fullmatch(found.identity):
+            return
+        sum = _md5(_pieces_of(descriptor))
+        if f'"{sum}"' == found.identity:
+            return
+        if _md5(self._stream(found)) != sum:
+            raise RemoteError(Kind.DAMAGED, self.url(found.key))
+        self._sums = False  # twice the same: the tag is no sum
+
+    def _fetch(self, found: Found, descriptor: int, told: Told) -> None:
         if found.size >= LARGE:
             with self._large:
                 if self._fetch_ranges(found, descriptor, told):
@@ -260,6 +275,20 @@ def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
     config = s3_config(given)
     client["allow_http"] = config.get("endpoint", "").startswith("http:")
     return store.S3Store(place, config=config, client_options=client, retry_config=once)
+
+
+def _pieces_of(descriptor: int) -> Iterator[bytes]:
+    at = 0
+    while piece := os.pread(descriptor, _PIECE, at):
+        yield piece
+        at += len(piece)
+
+
+def _md5(pieces: Iterable[bytes | memoryview]) -> str:
+    taken = md5(usedforsecurity=False)
+    for piece in pieces:
+        taken.update(piece)
+    return taken.hexdigest()
 
 
 def _found(meta: Mapping[str, Any]) -> Found:

@@ -21,6 +21,7 @@ class Kind(enum.Enum):
     UNREACHABLE = "cannot be reached"
     UNTRUSTED = "its certificate is not trusted"
     BUSY = "the storage is too busy"
+    DAMAGED = "what came does not have the sum that the storage tells"
     CHANGED = "changed while it was read"
     UNNOTICED = "a change while it is read could not be noticed"
     UNSUPPORTED = "the storage cannot do that"
@@ -34,6 +35,7 @@ _NUMBERS = {
     Kind.UNREACHABLE: errno.EHOSTUNREACH,
     Kind.UNTRUSTED: errno.EACCES,
     Kind.BUSY: errno.EAGAIN,
+    Kind.DAMAGED: errno.EILSEQ,
     Kind.CHANGED: errno.ESTALE,
     Kind.UNNOTICED: errno.EOPNOTSUPP,
     Kind.UNSUPPORTED: errno.EOPNOTSUPP,
@@ -46,7 +48,7 @@ TRUST = "the setting 'certificate' names a file with that of its authority"
 SILENT_S = 30.0  # without a byte of an answer: the server is given up
 
 #: What may be right a moment later.
-TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY))
+TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY, Kind.DAMAGED))
 
 
 class RemoteError(OSError):
@@ -107,8 +109,8 @@ class Remote(Protocol):
         ...
 
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:
-        """Its content into an empty local file, as ``read`` has it. ``told``: called with the bytes of each piece, in any thread; what it
-        raises ends the transfer."""
+        """Its content into an empty local file, as ``read`` has it. DAMAGED if it does not have the sum that the storage tells. ``told``:
+        called with the bytes of each piece, in any thread; what it raises ends the transfer."""
         ...
 
     def write(self, key: str, pieces: Iterable[bytes], size: int = 0) -> Found:

@@ -74,6 +74,14 @@ def test_faults_are_told_before_anything_runs(s3: S3, tmp_path: Path) -> None:
         done = run(tmp_path, "--local", "tasks")
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
         assert not (tmp_path / "made").exists()
+    s3.put("below", {"in/a": b"", "in/b/c": b""})
+    for text in ("a -b ls -i s3://below/in/ -o made\n", "#amfs path here s3://below/in\na -b ls -i here -o made\n"):
+        (tmp_path / "tasks").write_text(text)
+        done = run(tmp_path, "--local", "tasks")
+        assert done.returncode == 2 and "is a directory, which no task can" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    (tmp_path / "tasks").write_text("a -b mkdir -o s3://below/out/ -a s3:/below/out\n")
+    done = run(tmp_path, "--local", "tasks")
+    assert done.returncode == 2 and "names a directory; name the files in it" in done.stderr, done.stderr
     (tmp_path / "tasks").write_text("a -b touch -i s3://faults/none -o made -a made\n")
     done = run(tmp_path, "--local", "tasks", AWS_ENDPOINT_URL=f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 2 and "s3://faults/none: cannot be reached" in done.stderr, done.stderr
