@@ -45,6 +45,10 @@ def test_nodes_of_a_session_are_told_how_to_reach_them(s3: S3, tmp_path: Path) -
             patch.delenv(name)  # the nodes do not have it
         with running(3, "--replicas", "1"):
             done = run(tmp_path, listed(tmp_path, s3, "nodes"), **s3.environment)
+            (tmp_path / "named").write_text("#amfs path here s3://nodes/in/first\na -b cat -i here -stdout named.out -a here\n")
+            named = run(tmp_path, "named", **s3.environment)
+    assert (named.returncode, named.stderr) == (0, ""), named.stderr
+    assert (tmp_path / "named.out").read_bytes() == b"one\n"
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert s3.content("nodes", "out/copy") == b"one\ntwo\n" and s3.content("nodes", "out/count") == b"8 middle\n"
 
