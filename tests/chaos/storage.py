@@ -143,6 +143,12 @@ class Soak:
     # ── whole: many small objects, and a large one ──
 
     def whole(self, small: int, large_mib: int) -> None:
+        if small:
+            self.many(small)
+        if large_mib:
+            self.large(large_mib)
+
+    def many(self, small: int) -> None:
         many = {f"many/{number // 100:03}/{number:05}": content(str(number), 0, 1 + number % 2000) for number in range(small)}
         self.store.put_all(many)
         expected = {key[5:]: sha(data) for key, data in many.items()}
@@ -155,8 +161,6 @@ class Soak:
             self.store.remove("back/")
         self.store.remove("many/")
         self.session.amfs("rm", "-r", "amfs:/many")
-        if large_mib:
-            self.large(large_mib)
 
     def large(self, mib: int) -> None:
         path = self.place / "large"
@@ -167,7 +171,7 @@ class Soak:
         self.store.put("large", path)
         path.unlink()
         self.timed(f"load of {mib} MiB", "load", f"{self.store.url}large", "amfs:/large")
-        self.store.remove("large") if not isinstance(self.store, STORES["directory"]) else (self.store.root / "large").unlink()
+        self.store.remove("large")
         if self.store.writes:
             self.timed(f"dump of {mib} MiB", "dump", "amfs:/large", f"{self.store.url}big/large")
             self.compare(self.outside("big/"), {"large": expected}, what="dump of a large one")

@@ -113,7 +113,11 @@ class Directory(Store):
         return [str(path.relative_to(self.root)) for path in (self.root / prefix).rglob("*") if path.is_file()]
 
     def remove(self, prefix: str) -> None:
-        shutil.rmtree(self.root / prefix, ignore_errors=True)
+        path = self.root / prefix
+        if path.is_file():
+            path.unlink()
+        else:
+            shutil.rmtree(path, ignore_errors=True)
 
     def unfinished(self) -> list[str]:
         return [key for key in self._all("") if "/.amfs-" in f"/{key}"]
@@ -133,26 +137,10 @@ class Ssh(Directory):
         self.environment = {"AMFS_STORAGE": str(settings)}
 
     def kill(self) -> None:
-        # A connection has a process of its own, in another session of processes; it ends when the listener's machine does.
-        if self._sftp.server._process is not None:
-            for child in _below(self._sftp.server.group):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, 9)
-        self._sftp.server.kill()
+        self._sftp.kill_with_connections()
 
     def start(self) -> None:
         self._sftp.server.start()
-
-
-def _below(process: int) -> list[int]:
-    """Its descendants."""
-    done = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
-    parents = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-    found, new = set[int](), {process}
-    while new:
-        new = {pid for pid, parent in parents if parent in new} - found
-        found |= new
-    return sorted(found)
 
 
 class Https(Directory):
@@ -163,16 +151,11 @@ class Https(Directory):
 
     def __init__(self, place: Path) -> None:
         super().__init__(place)
+        from benchmarks.servers import nginx_settings
+
         port, tls = free_port(), place / "tls"
         tls.mkdir()
-        make_certificate(tls)
-        scratch = " ".join(f"{name}_temp_path {place}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
-        (place / "nginx.conf").write_text(
-            f"daemon off; pid {place}/pid; error_log stderr; user root;\nevents {{}}\n"
-            f"http {{ access_log off; {scratch} server {{ listen 127.0.0.1:{port} ssl; root {self.root}; autoindex on;\n"
-            f"ssl_certificate {tls}/cert; ssl_certificate_key {tls}/key; }} }}\n"
-        )
-        self._server = Server(["nginx", "-c", str(place / "nginx.conf")], port)
+        self._server = Server(["nginx", "-c", str(nginx_settings(tls, self.root, port))], port)
         self.url = f"https://localhost:{port}/"
         self.environment = {"SSL_CERT_FILE": f"{tls}/authority"}
 
@@ -184,20 +167,6 @@ class Https(Directory):
 
     def start(self) -> None:
         self._server.start()
-
-
-def make_certificate(place: Path) -> None:
-    """An authority, and a certificate of it for localhost: files ``authority``, ``cert``, ``key``."""
-
-    def openssl(*words: str) -> None:
-        subprocess.run(["openssl", *words], cwd=place, check=True, capture_output=True)
-
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl("req", "-x509", *curve, "-days", "2", "-subj", "/CN=test authority", "-keyout", "authority.key", "-out", "authority")
-    openssl("req", *curve, "-subj", "/CN=localhost", "-keyout", "key", "-out", "request")
-    (place / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
-    openssl("x509", "-req", "-in", "request", "-CA", "authority", "-CAkey", "authority.key", "-CAcreateserial", "-days", "2",
-            "-extfile", "names", "-out", "cert")  # fmt: skip
 
 
 class _Bucket(Store):
