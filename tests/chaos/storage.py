@@ -1,7 +1,7 @@
 """``make soak-storage``: load and dump on real servers, while servers and commands and nodes are killed. See docs/testing.md.
 
     python -m chaos.storage [--stores moto,versitygw,hdfs,https,sftp,directory] [--small 10000] [--large 2048] [--kills 20] [--outages 5]
-                            [--only whole,kills,outages,node] [--seed 1]
+                            [--only whole,names,kills,outages,node] [--seed 1]
 
 After each kill every object must be the old or the new one, and the same command said again must complete it. Exit code 1 if anything
 was otherwise; each finding is a line.
@@ -193,6 +193,47 @@ class Soak:
         if ended.code or ended.told:
             self.find(f"{what}: exit {ended.code}: {ended.told[:300]}")
 
+    # ── names ──
+
+    def names(self) -> None:
+        """Each byte in a name, and some characters of more bytes: into the session, to the storage, back, and compared. A name that a
+        storage cannot have must be told; none may come back as another."""
+        ascii_names = [b"a%cz" % byte for byte in range(1, 128) if byte != ord("/")]
+        ascii_names += [b"%c" % byte for byte in range(33, 127) if byte not in b"./"]
+        bare = [b"b%cz" % byte for byte in range(128, 256)]  # no UTF-8
+        wide = [f"c{chr(code)}z".encode() for code in (*range(128, 256), 0x2028, 0x4E2D, 0xFEFF, 0xFFFD, 0x1F600)]
+        odd = [b" ", b" x", b"x ", b"...", b"%2F", b"%", b"x" * 255, b"a+b c", b"-rf", b"*", b"[a]", b"http:"]
+        with tempfile.TemporaryDirectory(dir=self.place) as scratch:
+            top = os.fsencode(scratch)
+            os.mkdir(top + b"/in")
+            expected = {name: b"content of " + name for name in {*ascii_names, *bare, *wide, *odd}}
+            for name, data in expected.items():
+                with open(top + b"/in/" + name, "wb") as file:
+                    file.write(data)
+            told = self.session.amfs("load", f"{scratch}/in", "amfs:/names").told
+            if self.store.writes:
+                out = self.session.amfs("dump", "amfs:/names", f"{self.store.url}names")
+                told += out.told
+            else:
+                assert isinstance(self.store, STORES["directory"])
+                shutil.copytree(top + b"/in", os.fsencode(self.store.root) + b"/names")
+            told += self.session.amfs("load", self.store.directory("names"), "amfs:/again").told
+            told += self.session.amfs("dump", "amfs:/again", f"{scratch}/out").told
+            found = {}
+            if os.path.isdir(top + b"/out"):
+                for name in os.listdir(top + b"/out"):
+                    with open(top + b"/out/" + name, "rb") as file:
+                        found[name] = file.read()
+        self.checked += len(found)
+        if wrong := [name for name, data in found.items() if expected.get(name) != data]:
+            self.find(f"names: {len(wrong)} came back as others, such as {wrong[0]!r}")
+        lost = sorted(expected.keys() - found.keys())
+        lines = told.count("\n")
+        self.note(f"names: {len(expected)}, {len(found)} came back, {len(lost)} did not: {lost[:40]}; {lines} lines told")
+        if lines < len(lost):
+            self.find(f"names: {len(lost)} did not come, and {lines} lines were told: {told[:500]}")
+        self.store.remove("names/")
+
     # ── disturbed ──
 
     def ways(self) -> list[str]:
@@ -349,7 +390,7 @@ def opened(name: str, chance: random.Random) -> Iterator[Soak]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="chaos.storage", description="load and dump on real servers, disturbed")
     parser.add_argument("--stores", default=",".join(STORES))
-    parser.add_argument("--only", default="whole,kills,outages,node")
+    parser.add_argument("--only", default="whole,names,kills,outages,node")
     parser.add_argument("--small", type=int, default=10_000, help="objects of the load and dump that are not disturbed (default 10000)")
     parser.add_argument("--large", type=int, default=2048, metavar="MIB", help="of one more object (default 2048; 0: none)")
     parser.add_argument("--kills", type=int, default=20, help="of a command by each signal, and of a node, for each of load and dump")
@@ -364,6 +405,8 @@ def main() -> int:
                 only = options.only.split(",")
                 if "whole" in only:
                     soak.whole(options.small, options.large)
+                if "names" in only:
+                    soak.names()
                 if "kills" in only:
                     soak.kills(options.kills)
                 if "outages" in only and name != "directory":
