@@ -17,7 +17,7 @@ N      ?= 20
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo scripts ensembles swift notebooks test plugs plug-snakemake plug-nextflow plug-parsl plug-joblib plug-dask quick lint sim chaos native-asan native-tsan coverage bench states docs man clean
+.PHONY: help setup demo montage-urls scripts ensembles swift notebooks test plugs plug-snakemake plug-nextflow plug-parsl plug-joblib plug-dask quick lint sim chaos soak-storage native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ setup: ## make .venv with amfs (editable) and everything needed to develop it
 demo: ## run the Montage example to a mosaic picture, from nothing
 	@$(SETUP) examples
 	@$(BIN)/python examples/montage/demo.py $(ARGS)
+
+montage-urls: ## Montage over S3, HDFS and https on 4 nodes, compared with the run on this machine (NAMES="s3 hdfs https")
+	@$(SETUP) --system test,examples
+	@$(BIN)/python examples/montage/at_urls.py $(NAMES) $(ARGS)
 
 scripts: ## run the examples that are parallel scripts, and check their answers (NAMES="pagerank kmeans montecarlo wordlength blast")
 	@$(SETUP) --system examples,fs,notebook
@@ -91,6 +95,10 @@ sim: ## SEEDS (2000) simulator seeds with faults and as many in quiet mode
 chaos: ## N (20) real sessions, each disturbed once at a random moment, from SEED (1); LOAD=montage|layers|session|dax|fs KIND=kill|hang|cut|...
 	@$(SETUP) --system test,examples,fs
 	@unset PYTHONDONTWRITEBYTECODE; PYTHONPATH=tests $(BIN)/python -m chaos --runs $(N) --seed $(SEED) --load "$(LOAD)" --kind "$(KIND)" $(ARGS)
+
+soak-storage: ## load and dump on real servers while servers, commands and nodes are killed (NAMES=moto,versitygw,hdfs,https,sftp,directory)
+	@$(SETUP) --system test
+	@PYTHONPATH=tests:. $(BIN)/python -m chaos.storage $(if $(NAMES),--stores $(NAMES)) $(ARGS)
 
 native-asan: ## the C tests under the address and undefined-behaviour sanitisers
 	@$(SETUP) dev

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -206,6 +207,46 @@ def hdfs(work: Path, install: bool = False) -> Iterator[Running]:
                 raise Failed("the DataNode of HDFS did not come")
             time.sleep(0.1)
         yield Running("HDFS", Spot("webhdfs", f"webhdfs://127.0.0.1:{ports['http']}/{BUCKET}"))
+
+
+def make_certificate(place: Path) -> None:
+    """An authority, and a certificate of it for localhost: files ``authority``, ``cert`` and ``key``. Raises Failed."""
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout"]
+    (place / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    made = {name: str(place / name) for name in ("authority", "authority.key", "cert", "key", "request", "names")}
+    for words in (
+        ["req", "-x509", *curve, made["authority.key"], "-days", "2", "-subj", "/CN=test authority", "-out", made["authority"]],
+        ["req", *curve, made["key"], "-subj", "/CN=localhost", "-out", made["request"]],
+        ["x509", "-req", "-in", made["request"], "-CA", made["authority"], "-CAkey", made["authority.key"], "-CAcreateserial",
+         "-days", "2", "-extfile", made["names"], "-out", made["cert"]],
+    ):  # fmt: skip
+        done = _run(["openssl", *words])
+        if done.returncode:
+            raise Failed(f"openssl made no certificate: {done.stderr.strip().splitlines()[-1:]}")
+
+
+def nginx_settings(place: Path, root: Path, port: int) -> Path:
+    """Of a web server with TLS that gives the files below ``root``. Raises Failed."""
+    make_certificate(place)
+    scratch = " ".join(f"{name}_temp_path {place}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    (place / "nginx.conf").write_text(
+        f"daemon off; pid {place}/pid; error_log stderr; user {pwd.getpwuid(os.getuid()).pw_name};\nevents {{}}\n"
+        f"http {{ access_log off; {scratch} server {{ listen 127.0.0.1:{port} ssl; root {root}; autoindex on;\n"
+        f"ssl_certificate {place}/cert; ssl_certificate_key {place}/key; }} }}\n"
+    )
+    return place / "nginx.conf"
+
+
+@contextlib.contextmanager
+def https(work: Path, install: bool = False) -> Iterator[Running]:
+    """nginx over the directory ``web``, with a certificate of an authority that nobody else knows. Raises Failed."""
+    if shutil.which("nginx") is None:
+        raise Failed("nginx is not installed")
+    (work / "web").mkdir()
+    port = free_port()
+    settings = nginx_settings(work, work / "web", port)
+    with server(["nginx", "-c", str(settings)], port, work / "nginx.log"):
+        yield Running("https (nginx)", Spot("https", f"https://localhost:{port}", {"certificate": f"{work}/authority"}))
 
 
 SERVERS = {"moto": moto, "versitygw": versitygw, "hdfs": hdfs}

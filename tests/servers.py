@@ -136,3 +136,15 @@ class Sftp:
         self.server = Server(["/usr/sbin/sshd", "-D", "-e", "-f", str(place / "config")], port)
         self.host = f"sftp://127.0.0.1:{port}"
         self.key = place / "id"
+
+    def kill_with_connections(self) -> None:
+        """Each connection has processes of its own, which would live on."""
+        children = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+        pairs = [tuple(map(int, line.split())) for line in children.splitlines()]
+        found, new = set[int](), {self.server.group}
+        while new := {pid for pid, parent in pairs if parent in new} - found:
+            found |= new
+        self.server.kill()
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

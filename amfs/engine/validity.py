@@ -19,6 +19,7 @@ TABLE_MAX = 1 << 20
 CAPTURE_MAX = 64 << 20
 ENDPOINTS_MAX = 64
 NAME_MAX = 1 << 16  # bytes of a name; longer ones no file system takes
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 _ENDPOINT = re.compile(r"(tcp://(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):\d{1,5}|ipc://[^\0]{1,107})\Z")
 
 
@@ -59,12 +60,12 @@ def _run_begin(message: m.RunBegin) -> str:
     if not -20 <= info.nice <= m.AS_NODE or len(info.limits) > 32 or any(not -2 <= n < 1 << 63 for n in info.limits):
         return "the niceness or a limit of a run is out of its range"
     if any(not _is_path(path) for path in info.paths.values()):
-        return "a shared input is not at an absolute path"
+        return "a shared input is not at an absolute path or a URL"
     return _run(message) or ("" if message.client >= m.CLIENT_ID_MIN else f"a submitter cannot have the id {message.client}")
 
 
 def _is_path(path: str) -> bool:
-    return path.startswith(("/", "amfs:/")) and "\0" not in path
+    return (path.startswith(("/", "amfs:/")) or _URL.match(path) is not None) and "\0" not in path
 
 
 def _submit(message: m.Submit) -> str:

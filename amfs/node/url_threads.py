@@ -53,7 +53,17 @@ class _Storages:
             self._closed = True
             for transfers, pool in self._opened.values():
                 transfers.give_up()
-                pool.shutdown(wait=wait, cancel_futures=True)
+                pool.shutdown(wait=False, cancel_futures=True)
+        if wait:
+            self._end()
+        elif self._opened:
+            threading.Thread(target=self._end, name="amfs-urls-end", daemon=True).start()
+
+    def _end(self) -> None:
+        """What is under way ends first."""
+        for _, pool in self._opened.values():
+            pool.shutdown(wait=True)
+        self._storages.close()
 
 
 class UrlThreads:

@@ -47,7 +47,7 @@ from amfs.vocabulary.url_moves import DUMP, GONE, LOAD, NUMBER, UrlEnd, UrlFile
 _PIECE = 4 << 20
 _IN_MEMORY_MAX = 64 << 20  # a larger object is written into the session as it comes
 _AHEAD = 64 << 20  # bytes of small objects that one batch of the session gets
-_OF_USE = frozenset((Kind.NO_PLACE, Kind.DENIED, Kind.UNREACHABLE, Kind.UNSUPPORTED))  # what the first question may find out
+_OF_USE = frozenset((Kind.NO_PLACE, Kind.DENIED, Kind.UNREACHABLE, Kind.UNTRUSTED, Kind.UNSUPPORTED))  # of the first question
 
 
 class _Wanted(NamedTuple):
@@ -413,7 +413,12 @@ def _is_content(files: Files, remote: Remote, old: Found, item: Item, mine: tupl
     sum = old.identity.strip('"')
     if len(sum) == 32 and old.size <= remote.whole_max:  # as object stores say of what came in one piece
         return md5(b"".join(_pieces(files, item, mine, old.size or 1)), usedforsecurity=False).hexdigest() == sum
-    found = _read(remote, old)
+    try:
+        found = _read(remote, old)
+    except RemoteError as error:
+        if error.kind in (Kind.CHANGED, Kind.MISSING):  # a dump that was killed may end what it had begun
+            return False
+        raise
     return (found.size, found.value()) == mine
 
 

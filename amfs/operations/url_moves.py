@@ -20,6 +20,7 @@ from amfs.client.files import Files
 from amfs.client.verifying import LATE_MAX
 from amfs.engine.spreading import Job, distribute
 from amfs.remote.opening import Storages
+from amfs.remote.place import Kind
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary.url_moves import GONE, NUMBER, Secret, UrlEnd, UrlFile
 
@@ -49,7 +50,9 @@ class UrlMover:
         """Raises UsageError."""
         self._files = files
         self._what = what
+        self._storages = storages
         self._secret = Secret(storages.packed(), tuple(sources))
+        self._denied: dict[int, tuple[int, UrlEnd]] = {}  # by the keys that the nodes have; others may have taken their place
         self.name = os.urandom(8).hex()
         self._ended = ended
         self._moved = moved
@@ -61,26 +64,47 @@ class UrlMover:
     def run(self, portions: Iterable[Portion]) -> list[UrlFile]:
         """Move all of them; returns those that could not be because nodes died. Raises OSError."""
         left = {portion.file.number: portion for portion in portions}
-        for later in reversed(range(PASSES)):
-            if later < PASSES - 1 and left:
-                time.sleep(_PAUSE_S)
-            nodes = [int(usage[0]) for usage in self._files.connection.call(q.Df(), about=(self._files.session,))]
-            plan = distribute([Job(number, portion.size, portion.near) for number, portion in left.items()], nodes)
-            if not plan:
-                break
-            try:
-                with ThreadPoolExecutor(len(plan), "amfs-urls") as threads:
-                    shares = [threads.submit(self._share, node, [job.number for job in jobs], left, later) for node, jobs in plan.items()]
-                    try:
-                        undone = [number for share in shares for number in share.result()]
-                    except BaseException:
-                        self._stopped = True  # and the threads leave when their nodes answer
-                        raise
-            finally:
-                self._files.call_many([Call(self._call(node, (), 0, over=True)) for node in plan])
+        later = PASSES - 1
+        while left:
+            undone = self._pass(left, later)
             self.died = self.died or bool(undone)
-            left = {number: left[number] for number in undone}
+            renewed = self._renewed()
+            left = {number: left[number] for number in [*undone, *renewed]}
+            if not renewed:
+                if not later:
+                    break
+                later -= 1
+                if left:
+                    time.sleep(_PAUSE_S)
         return [portion.file for portion in left.values()]
+
+    def _pass(self, left: Mapping[int, Portion], later: int) -> list[int]:
+        """All of these once; returns those that were not done because nodes died."""
+        nodes = [int(usage[0]) for usage in self._files.connection.call(q.Df(), about=(self._files.session,))]
+        plan = distribute([Job(number, portion.size, portion.near) for number, portion in left.items()], nodes)
+        if not plan:
+            return list(left)
+        try:
+            with ThreadPoolExecutor(len(plan), "amfs-urls") as threads:
+                shares = [threads.submit(self._share, node, [job.number for job in jobs], left, later) for node, jobs in plan.items()]
+                try:
+                    return [number for share in shares for number in share.result()]
+                except BaseException:
+                    self._stopped = True  # and the threads leave when their nodes answer
+                    raise
+        finally:
+            self._files.call_many([Call(self._call(node, (), 0, over=True)) for node in plan])
+
+    def _renewed(self) -> list[int]:
+        """The files that were denied by keys which have been renewed since then, in their files. The others are told."""
+        denied, self._denied = self._denied, {}
+        packed = self._storages.packed() if denied else self._secret.packed
+        if packed != self._secret.packed:
+            self._secret = Secret(packed, self._secret.sources)
+            return list(denied)
+        for node, end in denied.values():
+            self._ended(node, end)
+        return []
 
     def _call(self, node: int, files: Sequence[UrlFile], heard: int, *, over: bool = False) -> q.MoveUrls:
         return q.MoveUrls(node, self.name, self._what, self._secret, tuple(files), heard, over)
@@ -125,7 +149,9 @@ class UrlMover:
 
     def _take(self, node: int, file: UrlFile, end: UrlEnd) -> None:
         """A storage that is gone is told once."""
-        if end.kind != GONE:
+        if end.kind == Kind.DENIED.name:
+            self._denied[end.number] = node, end
+        elif end.kind != GONE:
             self._ended(node, end)
         elif file.source not in self._gone:
             self._gone.add(file.source)

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import md5
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
-from amfs.remote.place import TRANSIENT, Found, Kind, RemoteError, Told, put_piece
-from amfs.remote.settings import s3_config
+from amfs.remote.place import SILENT_S, TRANSIENT, TRUST, Found, Kind, RemoteError, Told, put_piece
+from amfs.remote.settings import certificates, s3_config
 
 SCHEMES = frozenset(("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"))
 
@@ -28,7 +30,7 @@ _AT_ONCE = 8  # parts or ranges of one object that are under way
 LARGE = 64 << 20  # bytes; from there on an object is fetched in ranges at the same time
 _LARGE_AT_ONCE = 4  # such objects; each has _AT_ONCE parts in memory
 _RANGE_TRIES = 3
-SILENT_S = 30.0  # without a byte of an answer: the server is given up
+_SUM = re.compile(r'"[0-9a-f]{32}"')  # the ETag of what came in one piece: its MD5, if the bucket does not encrypt with other keys
 _STATUS = re.compile(r"status code: (\d+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
@@ -50,6 +52,7 @@ class Objects:
         self._obstore = obstore
         parts = urlsplit(url, allow_fragments=False)
         self._web = parts.scheme in ("http", "https")
+        self._sums = not self._web  # are ETags of that form MD5s?
         self._large = threading.BoundedSemaphore(_LARGE_AT_ONCE)
         self._top = f"{parts.scheme}://{parts.netloc}/"
         try:
@@ -119,6 +122,17 @@ class Objects:
             raise RemoteError(Kind.CHANGED, self.url(found.key))
 
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:
+        self._fetch(found, descriptor, told)
+        if not self._sums or not _SUM.fullmatch(found.identity):
+            return
+        sum = _md5(_pieces_of(descriptor))
+        if f'"{sum}"' == found.identity:
+            return
+        if _md5(self._stream(found)) != sum:
+            raise RemoteError(Kind.DAMAGED, self.url(found.key))
+        self._sums = False  # twice the same: the tag is no sum
+
+    def _fetch(self, found: Found, descriptor: int, told: Told) -> None:
         if found.size >= LARGE:
             with self._large:
                 if self._fetch_ranges(found, descriptor, told):
@@ -206,6 +220,9 @@ class Objects:
             raise self._error(error, key) from None
         return Found(key, size, put.get("e_tag") or "")
 
+    def close(self) -> None:
+        """The library ends its connections by itself."""
+
     def delete(self, key: str) -> None:
         try:
             self._obstore.delete(self._store, key)
@@ -221,6 +238,8 @@ class Objects:
         kind = Kind.OTHER
         if code == "NoSuchBucket":
             kind, words = Kind.NO_PLACE, ""
+        elif code.endswith("UserNotFound"):  # so versitygw says that it does not know the key, with the status of a missing object
+            kind = Kind.DENIED
         elif isinstance(error, (exceptions.NotSupportedError, exceptions.InvalidPathError)) or "non-partial response" in text:
             kind, words = Kind.UNSUPPORTED, _first_line(error)
         elif isinstance(error, (FileNotFoundError, exceptions.NotFoundError)) or status == 404:
@@ -231,6 +250,8 @@ class Objects:
             kind, words = Kind.DENIED, words or code
         elif status in _BUSY:
             kind, words = Kind.BUSY, words or f"status {status}"
+        elif "InvalidCertificate" in text:
+            kind, words = Kind.UNTRUSTED, TRUST
         elif "HTTP error" in text or "error sending request" in text or "error decoding response body" in text:
             kind, words = Kind.UNREACHABLE, ""
             if "169.254." in text:  # it looked for the keys of a machine in the cloud
@@ -246,6 +267,8 @@ def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
     store: Any = obstore.store
     client: dict[str, Any] = {"connect_timeout": datetime.timedelta(seconds=10), "read_timeout": datetime.timedelta(seconds=SILENT_S)}
     client["timeout"] = datetime.timedelta(hours=12)  # of a whole object
+    if trusted := certificates(given):
+        client["root_certificate"] = trusted
     once = {"max_retries": 0, "retry_timeout": datetime.timedelta(0)}
     if scheme in ("http", "https"):
         return store.HTTPStore(top, client_options={**client, "allow_http": True}, retry_config=once)
@@ -254,6 +277,20 @@ def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
     config = s3_config(given)
     client["allow_http"] = config.get("endpoint", "").startswith("http:")
     return store.S3Store(place, config=config, client_options=client, retry_config=once)
+
+
+def _pieces_of(descriptor: int) -> Iterator[bytes]:
+    at = 0
+    while piece := os.pread(descriptor, _PIECE, at):
+        yield piece
+        at += len(piece)
+
+
+def _md5(pieces: Iterable[bytes | memoryview]) -> str:
+    taken = md5(usedforsecurity=False)
+    for piece in pieces:
+        taken.update(piece)
+    return taken.hexdigest()
 
 
 def _found(meta: Mapping[str, Any]) -> Found:

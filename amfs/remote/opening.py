@@ -44,6 +44,10 @@ class Storages:
         self._settings = settings
         self._open: dict[tuple[str, str], objects.Objects | systems.System] = {}
 
+    def close(self) -> None:
+        for remote in self._open.values():
+            remote.close()
+
     def packed(self) -> bytes:
         """The settings, for nodes. Raises UsageError."""
         return self._settings.pack()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from amfs.remote.opening import Storages
 
 _TOGETHER = 32
+_LOOKED_BELOW = 8  # of those that do not exist, to say of a directory that it is one
 
 
 class Outside:
@@ -57,7 +58,17 @@ class Outside:
                 gone.add(url)
             elif isinstance(found, OSError):
                 raise UsageError(f"{url}: {found.strerror}")
+        for url in sorted(gone)[:_LOOKED_BELOW]:
+            if self._is_directory(url):
+                raise UsageError(f"{url}: is a directory, which no task can have as an input from there; name the files in it")
         return gone
+
+    def _is_directory(self, url: str) -> bool:
+        remote, key = self._storages.place(url)
+        try:
+            return next(iter(remote.list(key.rstrip("/") + "/")), None) is not None
+        except RemoteError:
+            return False
 
     def identities(self, urls: Iterable[str]) -> dict[str, str]:
         """Of the content of each that exists."""

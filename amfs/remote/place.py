@@ -19,7 +19,9 @@ class Kind(enum.Enum):
     NO_PLACE = "no such bucket"
     DENIED = "permission denied"
     UNREACHABLE = "cannot be reached"
+    UNTRUSTED = "its certificate is not trusted"
     BUSY = "the storage is too busy"
+    DAMAGED = "what came does not have the sum that the storage tells"
     CHANGED = "changed while it was read"
     UNNOTICED = "a change while it is read could not be noticed"
     UNSUPPORTED = "the storage cannot do that"
@@ -31,15 +33,22 @@ _NUMBERS = {
     Kind.NO_PLACE: errno.ENXIO,
     Kind.DENIED: errno.EACCES,
     Kind.UNREACHABLE: errno.EHOSTUNREACH,
+    Kind.UNTRUSTED: errno.EACCES,
     Kind.BUSY: errno.EAGAIN,
+    Kind.DAMAGED: errno.EILSEQ,
     Kind.CHANGED: errno.ESTALE,
     Kind.UNNOTICED: errno.EOPNOTSUPP,
     Kind.UNSUPPORTED: errno.EOPNOTSUPP,
     Kind.OTHER: errno.EIO,
 }
 
+#: What somebody does about UNTRUSTED.
+TRUST = "the setting 'certificate' names a file with that of its authority"
+
+SILENT_S = 30.0  # without a byte of an answer: the server is given up
+
 #: What may be right a moment later.
-TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY))
+TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY, Kind.DAMAGED))
 
 
 class RemoteError(OSError):
@@ -100,8 +109,8 @@ class Remote(Protocol):
         ...
 
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:
-        """Its content into an empty local file, as ``read`` has it. ``told``: called with the bytes of each piece, in any thread; what it
-        raises ends the transfer."""
+        """Its content into an empty local file, as ``read`` has it. DAMAGED if it does not have the sum that the storage tells. ``told``:
+        called with the bytes of each piece, in any thread; what it raises ends the transfer."""
         ...
 
     def write(self, key: str, pieces: Iterable[bytes], size: int = 0) -> Found:
@@ -109,3 +118,7 @@ class Remote(Protocol):
         ...
 
     def delete(self, key: str) -> None: ...
+
+    def close(self) -> None:
+        """Nobody calls any more: connections may end."""
+        ...

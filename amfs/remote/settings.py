@@ -16,8 +16,11 @@ from amfs.errors import UsageError
 
 #: What a section may say of an object store; everything else belongs into its table ``options``.
 NAMES = frozenset(
-    ("endpoint", "region", "access_key_id", "secret_access_key", "session_token", "profile", "anonymous", "path_style", "options")
-)
+    (
+        "endpoint", "region", "access_key_id", "secret_access_key", "session_token", "profile", "anonymous", "path_style", "certificate",
+        "options",
+    )
+)  # fmt: skip
 
 
 class Settings:
@@ -81,10 +84,25 @@ def unpack(packed: bytes) -> Settings:
 
 def explicit(start: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
     """The section, with all that this process knows by its environment and files. Raises UsageError."""
+    if "certificate" in section:
+        section = {**section, "certificates": certificates(section)}
     if not start.startswith(("s3:", "s3a:")):
         known = {name.lower(): value for name, value in os.environ.items() if name.startswith(("GOOGLE_", "AZURE_"))}
         return {**section, "options": {**known, **section.get("options", {})}}
     return {**section, "options": s3_config(section)}
+
+
+def certificates(given: Mapping[str, Any]) -> str:
+    """Of authorities that are to be trusted beside the usual ones; "" if none. Raises UsageError."""
+    if "certificates" in given:  # from another process
+        return str(given["certificates"])
+    file = given.get("certificate") or os.environ.get("AWS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE")
+    if not file:
+        return ""
+    try:
+        return Path(file).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def s3_config(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,13 +5,16 @@ Owns how a file gets its name when it is whole, which file systems do in differe
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
-from amfs.remote.place import Found, Kind, RemoteError, Told, put_piece
+from amfs.remote.place import SILENT_S, TRUST, Found, Kind, RemoteError, Told, put_piece
+from amfs.remote.settings import certificates
 
 _PIECE = 4 << 20
 _BLOCK = 32 << 20  # bytes of one request that writes: on HDFS each opens the file again
@@ -19,9 +22,12 @@ _BLOCK = 32 << 20  # bytes of one request that writes: on HDFS each opens the fi
 _RENAMING = frozenset(("file", "local", "sftp", "ssh", "webhdfs", "webHDFS", "memory", "smb", "ftp"))
 #: Whose libraries have one connection, which two threads must not use at the same time.
 _ONE_BY_ONE = frozenset(("sftp", "ssh", "ftp", "smb"))
+_SSH = frozenset(("sftp", "ssh"))
+_CONNECT_S = 10.0
+_REQUEST, _REQUESTS_AHEAD = 32 << 10, 256  # bytes of one of sftp, and how many are under way
 _IDENTITIES = ("ETag", "etag", "e_tag", "md5Hash", "md5", "checksum", "sha256", "generation", "version")
 _TIMES = ("mtime", "modified", "modificationTime", "LastModified", "last_modified", "updated")
-_UNREACHABLE = ("connect", "timed out", "timeout", "unreachable", "name or service", "resolution")
+_UNREACHABLE = ("connect", "timed out", "timeout", "unreachable", "name or service", "resolution", "socket is closed", "eoferror")
 _DENIED = ("permission", "denied", "forbidden", "unauthorized", "credential", "authenti")
 
 
@@ -37,8 +43,14 @@ class System:
         except ImportError:
             raise SystemSetupError(f"{url}: URLs need more packages; type: pip install 'amfs-hpc[urls]'") from None
         self._scheme = url.partition("://")[0]
+        options = dict(given.get("options", {}))
+        if self._scheme in _SSH:
+            options.setdefault("timeout", _CONNECT_S)
+        if self._scheme == "https" and (trusted := certificates(given)):
+            options.setdefault("ssl", _context(trusted))
         try:
-            system, path = fsspec.core.url_to_fs(url, **given.get("options", {}))
+            # fsspec gives the same file system again to whoever asks: two moves would have one connection, and a broken one would stay.
+            system, path = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
         except ImportError as error:
             raise SystemSetupError(f"{url}: {str(error).rstrip('.')}") from None
         except ValueError as error:
@@ -47,11 +59,35 @@ class System:
             hint = "; say webhdfs://, or type: pip install hdfs-native" if self._scheme == "hdfs" else ""
             raise UsageError(f"{url}: {_error(error, url).strerror}{hint}") from None
         self._system = system
+        self._limit_silence()
         self.at_once = 1 if self._scheme in _ONE_BY_ONE else 8
         self._web = self._scheme in ("http", "https")
         # A key is a path of the file system; only what people read begins like a URL.
         self._top = "" if self._web else f"{self._scheme}://{urlsplit(url, allow_fragments=False).netloc.rpartition('@')[2]}"
         self._first = str(path)
+
+    def close(self) -> None:
+        """Nobody calls any more. A connection ends."""
+        client = getattr(self._system, "client", None) if self._scheme in _SSH else None
+        if client is not None:
+            with suppress(Exception):
+                client.close()
+
+    def _limit_silence(self) -> None:
+        """A server from which nothing comes is given up: the libraries wait for ever."""
+        if self._scheme in _SSH:
+            self._system.ftp.get_channel().settimeout(SILENT_S)
+        elif self._scheme.lower() == "webhdfs":
+            session = self._system.session
+            session.request = functools.partial(session.request, timeout=(_CONNECT_S, SILENT_S))
+
+    def _connect_again(self) -> None:
+        """If the connection has ended. Raises what its library does."""
+        if self._scheme in _SSH:
+            transport = self._system.client.get_transport()
+            if transport is None or not transport.is_active():
+                self._system._connect()
+                self._limit_silence()
 
     def url(self, key: str) -> str:
         return self._top + (key if self._web or key.startswith("/") else "/" + key)
@@ -61,13 +97,32 @@ class System:
         return str(self._system._strip_protocol(url)) + ("/" if url.endswith("/") and not self._web else "")
 
     def list(self, prefix: str) -> Iterator[Found]:
-        def list_all() -> Any:
+        def list_all() -> dict[str, Any]:
             self._system.invalidate_cache()
-            return self._system.find(prefix.rstrip("/") or "/", detail=True, withdirs=False)
+            return dict(self._below(prefix.rstrip("/") or "/" if not self._web else prefix))
 
         found = self._do(prefix, list_all)
         for path in sorted(found):
             yield self.stat(path) if self._web else _found(path, found[path])  # a page of names tells nothing else
+
+    def _below(self, top: str) -> Iterator[tuple[str, Any]]:
+        """The files below a directory. The library's own walk takes a directory that cannot be read for an empty one."""
+        waiting, seen = [top], {top.rstrip("/")}
+        while waiting:
+            directory = waiting.pop()
+            try:
+                entries = self._system.ls(directory, detail=True)
+            except FileNotFoundError:  # removed meanwhile
+                continue
+            for facts in entries:
+                path = facts["name"]
+                if path.rstrip("/") in seen:
+                    continue
+                seen.add(path.rstrip("/"))
+                if facts["type"] == "directory":
+                    waiting.append(path)
+                else:
+                    yield path, facts
 
     def is_directory(self, key: str) -> bool:
         return key.endswith("/") or bool(self._do(key, lambda: self._system.isdir(key)))
@@ -86,6 +141,8 @@ class System:
         if not found.identity:
             raise RemoteError(Kind.UNNOTICED, self.url(found.key), "the storage tells neither a sum nor a time")
         file = self._do(found.key, lambda: self._system.open(found.key, "rb", block_size=_PIECE))
+        if self._scheme in _SSH and found.size > _REQUEST:  # else each request waits for the answer to the one before
+            self._do(found.key, lambda: file.prefetch(found.size, max_concurrent_requests=_REQUESTS_AHEAD))
         size = 0
         with file:
             while data := self._do(found.key, lambda: file.read(_PIECE)):
@@ -112,17 +169,27 @@ class System:
         file = self._do(key, lambda: self._system.open(place, "wb", **how))
         if not renames and not (hasattr(file, "commit") and hasattr(file, "discard")):
             raise RemoteError(Kind.UNSUPPORTED, self.url(key), "its library shows a file before it is whole")
+        if self._scheme in _SSH:
+            file.set_pipelined(True)
         size = 0
         try:
             for piece in pieces:
                 self._do(key, lambda piece=piece: file.write(piece))  # type: ignore[misc]
                 size += len(piece)
+            if self._scheme in _SSH:
+                self._do(key, file.flush)  # or closing does not look at the answers
             self._do(key, file.close)
-            self._do(key, (lambda: self._rename(place, key)) if renames else file.commit)
+            if not renames:
+                self._do(key, file.commit)
+                return self.stat(key)
+            written = self.stat(place)
+            if written.size != size:
+                raise RemoteError(Kind.UNREACHABLE, self.url(key), f"{written.size} of {size} bytes came there")
+            self._do(key, lambda: self._rename(place, key))
         except BaseException:
             self._give_up(file, place if renames else "")
             raise
-        return self.stat(key)
+        return written._replace(key=key)
 
     def _rename(self, place: str, key: str) -> None:
         if self._scheme.lower() == "webhdfs":  # whose rename replaces nothing unless it is told to
@@ -145,11 +212,23 @@ class System:
 
     def _do(self, key: str, act: Callable[[], Any]) -> Any:
         try:
+            self._connect_again()
             return act()
         except RemoteError:
             raise
         except Exception as error:  # each library has its own
-            raise _error(error, self.url(key)) from None
+            fault = _error(error, self.url(key))
+            if fault.kind is Kind.UNREACHABLE:
+                self.close()  # an answer that comes late is not taken for that to the next question
+            raise fault from None
+
+
+def _context(trusted: str) -> Any:
+    import ssl
+
+    context = ssl.create_default_context()
+    context.load_verify_locations(cadata=trusted)
+    return context
 
 
 def name_of(key: str, web: bool) -> str:
@@ -179,6 +258,8 @@ def _error(error: Exception, url: str) -> RemoteError:
     words = f"{text} {type(error).__name__}".lower()
     if isinstance(error, FileNotFoundError) or status == 404:
         return RemoteError(Kind.MISSING, url)
+    if "certificate" in words:
+        return RemoteError(Kind.UNTRUSTED, url, TRUST)
     if isinstance(error, (ConnectionError, TimeoutError)) or any(word in words for word in _UNREACHABLE):
         return RemoteError(Kind.UNREACHABLE, url, text)
     if status in (429, 500, 502, 503, 504):

@@ -286,3 +286,9 @@ def test_errors_are_one_clear_line(tmp_path: Path) -> None:
         assert done.returncode != 0
         assert words in done.stderr
         assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_images_from_s3_and_a_mosaic_there() -> None:
+    pytest.importorskip("moto", reason="S3 is moto (pip install 'amfs-hpc[test]')")
+    done = run_script("at_urls.py", "s3", "--grid", "2", "--size", "60", "--nodes", "2", "--no-install", "--tools", QUICK[0])
+    assert re.search(r"s3: \d+ tasks on 2 nodes in .* the same bytes", done.stdout), done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import http.server
 import json
 import os
@@ -23,7 +24,7 @@ from amfs.client.files import Files
 from amfs.net.records import SessionRecord
 from amfs.remote import objects
 from amfs.remote.opening import Storages
-from amfs.remote.place import Kind, RemoteError
+from amfs.remote.place import TRANSIENT, Kind, RemoteError
 from amfs.remote.settings import Settings
 from amfs.remote.uploads import Upload, older
 
@@ -187,6 +188,90 @@ def test_a_large_object_comes_from_a_server_without_ranges(tmp_path: Path) -> No
             assert fetched(f"http://127.0.0.1:{server.server_address[1]}/large", tmp_path) == content
         finally:
             server.shutdown()
+
+
+class Bucket(http.server.BaseHTTPRequestHandler):
+    """S3 with one object, whose bytes are damaged on their way for the first ``damaged`` times."""
+
+    tag, damaged, given = "", 0, 0
+    content = b"content"
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        self.send_header("ETag", f'"{self.tag}"')
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        type(self).given += 1
+        self.wfile.write(b"CONTENT" if self.given <= self.damaged else self.content)
+
+    def log_message(self, *about: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("tag", "damaged"), [(hashlib.md5(b"content").hexdigest(), 1), ("0" * 32, 0)])
+def test_what_nodes_fetch_has_the_sum_that_the_storage_tells(tag: str, damaged: int, tmp_path: Path) -> None:
+    """Damage is noticed, and the object fetched again. Where a bucket encrypts with keys of its own, the tag is no sum."""
+    handler = type("Handler", (Bucket,), {"tag": tag, "damaged": damaged})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, pytest.MonkeyPatch.context() as patch:
+        threading.Thread(target=server.serve_forever).start()
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "k")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        try:
+            if damaged:
+                with pytest.raises(RemoteError) as told:
+                    fetched("s3://sums/object", tmp_path)
+                assert told.value.kind is Kind.DAMAGED and told.value.kind in TRANSIENT
+            assert fetched("s3://sums/object", tmp_path) == b"content"
+        finally:
+            server.shutdown()
+    assert handler.given == (3 if damaged else 2)  # type: ignore[attr-defined]
+
+
+class Expiring(Bucket):
+    """Three objects. At the first question for a content the key ``old`` ends, and the file ``profile`` has the key ``new``."""
+
+    profile: Path
+    refused = 0
+
+    def do_GET(self) -> None:
+        if "list-type" in self.path:
+            one = f'<Size>7</Size><LastModified>2026-01-01T00:00:00Z</LastModified><ETag>"{self.tag}"</ETag>'
+            listed = "".join(f"<Contents><Key>in/{name}</Key>{one}</Contents>" for name in "abc")
+            text = f"<ListBucketResult><Name>keys</Name><IsTruncated>false</IsTruncated>{listed}</ListBucketResult>".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+        elif "Credential=old/" in self.headers["Authorization"]:
+            type(self).refused += 1
+            self.profile.write_text("[default]\naws_access_key_id = new\naws_secret_access_key = s\n")
+            self.send_error(403)
+        else:
+            super().do_GET()
+
+
+def test_keys_that_are_renewed_in_their_file_are_taken_up(session: SessionRecord, files: Files, tmp_path: Path) -> None:
+    profile = tmp_path / "credentials"
+    profile.write_text("[default]\naws_access_key_id = old\naws_secret_access_key = s\n")
+    handler = type("Handler", (Expiring,), {"tag": hashlib.md5(b"content").hexdigest(), "profile": profile})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, pytest.MonkeyPatch.context() as patch:
+        threading.Thread(target=server.serve_forever).start()
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.delenv(name, raising=False)
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(profile))
+        try:
+            done = amfs("load", "s3://keys/in/", "amfs:/keys")
+        finally:
+            server.shutdown()
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert handler.refused  # type: ignore[attr-defined]
+    assert {files.read_bytes(f"/keys/{name}") for name in "abc"} == {b"content"}
 
 
 def unfinished(s3: S3, bucket: str, key: str) -> str:

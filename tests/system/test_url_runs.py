@@ -45,6 +45,10 @@ def test_nodes_of_a_session_are_told_how_to_reach_them(s3: S3, tmp_path: Path) -
             patch.delenv(name)  # the nodes do not have it
         with running(3, "--replicas", "1"):
             done = run(tmp_path, listed(tmp_path, s3, "nodes"), **s3.environment)
+            (tmp_path / "named").write_text("#amfs path here s3://nodes/in/first\na -b cat -i here -stdout named.out -a here\n")
+            named = run(tmp_path, "named", **s3.environment)
+    assert (named.returncode, named.stderr) == (0, ""), named.stderr
+    assert (tmp_path / "named.out").read_bytes() == b"one\n"
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert s3.content("nodes", "out/copy") == b"one\ntwo\n" and s3.content("nodes", "out/count") == b"8 middle\n"
 
@@ -74,6 +78,14 @@ def test_faults_are_told_before_anything_runs(s3: S3, tmp_path: Path) -> None:
         done = run(tmp_path, "--local", "tasks")
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
         assert not (tmp_path / "made").exists()
+    s3.put("below", {"in/a": b"", "in/b/c": b""})
+    for text in ("a -b ls -i s3://below/in/ -o made\n", "#amfs path here s3://below/in\na -b ls -i here -o made\n"):
+        (tmp_path / "tasks").write_text(text)
+        done = run(tmp_path, "--local", "tasks")
+        assert done.returncode == 2 and "is a directory, which no task can" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    (tmp_path / "tasks").write_text("a -b mkdir -o s3://below/out/ -a s3:/below/out\n")
+    done = run(tmp_path, "--local", "tasks")
+    assert done.returncode == 2 and "names a directory; name the files in it" in done.stderr, done.stderr
     (tmp_path / "tasks").write_text("a -b touch -i s3://faults/none -o made -a made\n")
     done = run(tmp_path, "--local", "tasks", AWS_ENDPOINT_URL=f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 2 and "s3://faults/none: cannot be reached" in done.stderr, done.stderr

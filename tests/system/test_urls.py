@@ -262,6 +262,24 @@ def test_what_could_change_unnoticed_is_refused(files: Files) -> None:
     assert not files.exists("/silent")
 
 
+def test_a_directory_that_cannot_be_read_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The walk of the library leaves such a directory out, and a load would lack its files without a word."""
+    remote, key = Storages(Settings()).place("memory://listing/")
+    for name in ("a", "deep/b"):
+        remote.write(f"/listing/{name}", [b"x"])
+    assert [found.key for found in remote.list(key)] == ["/listing/a", "/listing/deep/b"]
+    listed = remote._system.ls  # type: ignore[attr-defined]
+
+    def ls(path: str, detail: bool) -> object:
+        if path.endswith("deep"):
+            raise OSError("broken")
+        return listed(path, detail=detail)
+
+    monkeypatch.setattr(remote._system, "ls", ls)  # type: ignore[attr-defined]
+    with pytest.raises(RemoteError, match="broken"):
+        list(remote.list(key))
+
+
 def test_sftp_keeps_the_old_file_until_the_new_one_is_whole(files: Files, tmp_path: Path) -> None:
     server = Sftp(tmp_path)
     try:
@@ -281,6 +299,11 @@ def test_sftp_keeps_the_old_file_until_the_new_one_is_whole(files: Files, tmp_pa
         assert not [name for name in os.listdir(tmp_path / "data") if name.startswith(".amfs-")]
         fine("load", "--storage", str(settings), url, "amfs:/back")
         assert files.read_bytes("/back/deep/er") == b"d" and files.read_bytes("/back/h#") == b"h"
+        server.kill_with_connections()
+        server.server.start()  # the nodes live on, and connect again
+        files.write_bytes("/ssh/plain", b"after")
+        fine("dump", "--storage", str(settings), "amfs:/ssh", url)
+        assert (tmp_path / "data" / "plain").read_bytes() == b"after"
         refused(2, "permission denied", "load", url, "amfs:/x", HOME=str(tmp_path))
     finally:
         server.server.kill()
