@@ -13,6 +13,7 @@ from amfs.cli.session_options import size_of
 from amfs.errors import AmfsError, UsageError
 
 if TYPE_CHECKING:
+    from amfs.engine.policy import Policy
     from amfs.sim.settings import Costs, Faults
     from amfs.sim.simulate import Report
     from amfs.sim.workload import Workload
@@ -84,6 +85,10 @@ def parse_faults(text: str, seed: int) -> Faults:
 @click.option("--costs", type=click.Path(dir_okay=False), metavar="FILE", help="As 'amfs bench costs' writes it.")
 @click.option("--placement", type=click.Choice(["data-aware", "even"]), default="data-aware", show_default=True)
 @click.option("--no-stealing", is_flag=True, help="Idle nodes do not ask others for tasks.")
+@click.option("--policy", metavar="FILE", help="Nodes come and go as it says: a file of rules, or default, paper-1 or paper-2.")
+@click.option("--policy-nodes", metavar="MIN..MAX", help="With --policy: never fewer or more nodes (default: as the policy says).")
+@click.option("--memory", metavar="SIZE", help="Of a node, for files; what is more goes to its disk (default: without a limit).")
+@click.option("--start-up", default="3s", show_default=True, metavar="TIME", help="With --policy: until a new node is there.")
 @click.option("--faults", default="none", metavar="LIST", help=f"What goes wrong: NAME=VALUE,… of {', '.join(FAULTS)}; or 'all'.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Decides all that is left to chance.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -98,6 +103,10 @@ def simulate(workflow: str | None, **given: Any) -> int:
         return _churn(workflow, given)
     if given["with_files"]:
         raise UsageError("--with-files goes with --churn")
+    if given["policy"] is not None:
+        return _by_policy(workflow, given)
+    if given["policy_nodes"]:
+        raise UsageError("--policy-nodes goes with --policy")
     report = _simulate(workflow, given)
     if given["output"] == "json":
         import msgspec
@@ -131,7 +140,43 @@ def _churn(workflow: str | None, given: dict[str, Any]) -> int:
     return 0
 
 
-def _simulate(workflow: str | None, given: dict[str, Any]) -> Report:
+def _by_policy(workflow: str | None, given: dict[str, Any]) -> int:
+    """The same with the fewest nodes of the policy, with the most, and as it says."""
+    import msgspec
+
+    from amfs.provision import policies
+    from amfs.provision.submission import parse_nodes
+
+    bounds = parse_nodes(given["policy_nodes"], "--policy-nodes") if given["policy_nodes"] else ()
+    policy = policies.load(given["policy"], *bounds)
+    fewest, most = (_simulate(workflow, {**given, "nodes": nodes}) for nodes in (policy.least, policy.most))
+    elastic = _simulate(workflow, {**given, "nodes": policy.start or policy.least}, policy)
+    if given["output"] == "json":
+        reports = {"policy": elastic, "fewest": fewest, "most": most}
+        click.echo(msgspec.json.format(msgspec.json.encode(reports)).decode())
+    else:
+        click.echo(policy_table(f"policy {policy.source}", elastic, fewest, most))
+    return 3 if elastic.stopped else 1 if elastic.failed else 0
+
+
+def policy_table(name: str, elastic: Report, fewest: Report, most: Report) -> str:
+    """What the policy takes, beside as many nodes as it has at least and at most; and its decisions."""
+    from amfs.display.progress import plural, table_text
+
+    rows = [["", "nodes", "makespan", "node-hours", "slots busy"]]
+    for title, report in (("fewest", fewest), ("most", most), (name, elastic)):
+        nodes = f"{report.nodes}..{report.nodes_most}" if report is elastic else str(report.nodes)
+        rows.append([title, nodes, f"{report.makespan_s:.1f} s", f"{report.node_s / 3600:.3f}", f"{100 * report.utilisation:.0f} %"])
+    slower, saved = elastic.makespan_s / most.makespan_s - 1, 1 - elastic.node_s / most.node_s
+    lines = [table_text(rows), f"beside the most nodes: {100 * slower:+.1f} % time, {-100 * saved:+.1f} % node-hours", ""]
+    for one in elastic.decisions:
+        lines.append(f"{one.at_s:9.1f} s  {one.reason}")
+    if elastic.stopped or elastic.failed:
+        lines.append(f"stopped: {elastic.stopped}" if elastic.stopped else f"{plural(elastic.failed, 'task')} failed")
+    return "\n".join(lines)
+
+
+def _simulate(workflow: str | None, given: dict[str, Any], policy: Policy | None = None) -> Report:
     import msgspec
 
     from amfs.sim.settings import Storage
@@ -154,6 +199,7 @@ def _simulate(workflow: str | None, given: dict[str, Any]) -> Report:
             workload, nodes=nodes, slots=slots, unit_size=given["unit_size"], costs=costs,
             storage=Storage(float(_positive("--storage-bandwidth", given["storage_bandwidth"]))), faults=faults, seed=seed,
             data_aware=given["placement"] == "data-aware", stealing=not given["no_stealing"],
+            policy=policy, memory=_positive("--memory", given["memory"]) if given["memory"] else 0, comes_s=parse_time(given["start_up"]),
         )  # fmt: skip
     except Stuck as error:
         raise AmfsError(f"the simulated run does not end: {error}") from error

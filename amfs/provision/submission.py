@@ -45,11 +45,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     at: str = ""  # the address of a cluster that is there, for nodes within it
 
 
-def parse_nodes(text: str) -> tuple[int, int]:
+def parse_nodes(text: str, option: str = "--nodes") -> tuple[int, int]:
     """"4", or "1..16". Raises UsageError."""
     found = re.fullmatch(r"([1-9]\d{0,4})(?:\.\.([1-9]\d{0,4}))?", text)
     if found is None or int(found[1]) > int(found[2] or found[1]):
-        raise UsageError(f"--nodes {text}: write a number, or from a number to a greater one, such as 1..16")
+        raise UsageError(f"{option} {text}: write a number, or from a number to a greater one, such as 1..16")
     return int(found[1]), int(found[2] or found[1])
 
 

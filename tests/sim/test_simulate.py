@@ -13,7 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from amfs.engine.policy import parse
 from amfs.errors import UsageError
+from amfs.provision import policies
 from amfs.sim import figures
 from amfs.sim.settings import Costs, Faults, Storage
 from amfs.sim.simulate import Report, simulate
@@ -238,3 +240,40 @@ def test_a_chart_has_its_lines_inside_its_frame() -> None:
     points = [tuple(map(float, point.split(","))) for line in lines for point in line.split()]
     assert all(0 <= x <= 640 and 0 <= y <= 400 for x, y in points)
     assert points[1][1] < points[0][1], "more is higher up"
+
+
+def test_a_policy_adds_nodes_while_tasks_wait_and_says_why(amfs: Amfs, tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("".join(f"echo {number}\n" for number in range(600)))
+    words = ["simulate", "list", "--task-time", "5s", "--policy", "default", "--policy-nodes", "1..4", "--output", "json"]
+    found = json.loads(amfs(*words).stdout)
+    elastic, fewest, most = found["policy"], found["fewest"], found["most"]
+    assert elastic["finished"] == fewest["finished"] == most["finished"] == 600
+    assert (fewest["nodes"], most["nodes"], elastic["nodes"], elastic["nodes_most"]) == (1, 4, 1, 4)
+    assert most["makespan_s"] < elastic["makespan_s"] < fewest["makespan_s"]
+    assert [one["nodes"] for one in elastic["decisions"] if one["nodes"]] == [2, 4]
+    assert elastic["decisions"][-1]["reason"].endswith("max is 4") or "no rule holds" in elastic["decisions"][-1]["reason"]
+    assert 0.9 * 3000 / 4 < elastic["node_s"] < elastic["makespan_s"] * 4
+
+
+def test_a_policy_removes_nodes_that_have_little_to_do() -> None:
+    """One long task is left after many short ones: nodes without files drain, and the run goes on."""
+    policy = parse((policies.HERE / "default.toml").read_text(), "default").within(1, 4)
+    workload = bag(1, 60, 4.0)
+    workload.seconds[0] = 900.0
+    report = simulate(workload, nodes=4, slots=4, policy=policy, memory=1 << 30)
+    assert (report.finished, report.failed) == (60, 0)
+    assert [one.nodes for one in report.decisions if one.nodes][-1] == 1
+    assert report.node_s < 2 * report.makespan_s
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--policy", "none"], "there is no policy 'none'"),
+        (["--policy", "default", "--policy-nodes", "4..1"], "--policy-nodes 4..1"),
+        (["--policy-nodes", "1..4"], "goes with --policy"),
+    ],
+)
+def test_wrong_words_about_policies(words: list[str], said: str, amfs: Amfs) -> None:
+    done = amfs("simulate", "--bag", "1", *words)
+    assert done.returncode == 2 and said in done.stderr
