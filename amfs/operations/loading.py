@@ -80,17 +80,29 @@ def load(
     tops = {item.outside for item in items[:1]} | {source for source in given if os.path.exists(source)}
     chosen = _way(files, way, sorted(map(os.path.abspath, tops)))
     if chosen == NODES:
+        before = {member.node for member in files.connection.members()}
         for _ in range(PASSES):
             _by_nodes(files, work, items, "load", _load_order)
             items = _lost(files, work, items)
             if not items:
                 break
+        if before - {member.node for member in files.connection.members()}:
+            _remove_halves(files, directories)
     else:
         nodes = [member.node for member in files.connection.members()]
         for node, jobs in distribute([Job(at, item.size) for at, item in enumerate(items)], nodes).items():
             for job in jobs:
                 _load_here(files, work, items[job.number], node)
     return work.result(chosen)
+
+
+def _remove_halves(files: Files, directories: Iterable[bytes]) -> None:
+    """What nodes that died had begun: under its own name nobody finds it, and whoever reads all files of the directory meets an error."""
+    for directory in directories:
+        names = [join(directory, name) for name in files.listdir(directory) if name.startswith(b".amfs-load-")]
+        found = files.info_many(names)
+        lost = [name for name, attr in zip(names, found, strict=True) if isinstance(attr, Attr) and attr.finished == LOST]
+        files.call_many([Call(q.UnlinkPath(name)) for name in lost])
 
 
 def _check_way(way: str) -> None:

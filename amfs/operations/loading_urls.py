@@ -141,6 +141,7 @@ def _load_by_nodes(
     mode = 0o666 & ~umask()
     mover = UrlMover(files, LOAD, storages, sources, ended, work.moved)
     left = list(range(len(wanted)))
+    before = {member.node for member in files.connection.members()}
     for _ in range(PASSES):
         chosen = [
             UrlFile(at, one.source, one.found.key, one.inside, 0, one.found.size, one.found.identity, one.found.mtime, mode)
@@ -148,8 +149,10 @@ def _load_by_nodes(
         ]
         for file in mover.run(Portion(file, file.size) for file in chosen):
             work.fail(wanted[file.number].inside, "the nodes that were to copy it died")
-        if not mover.died:
+        now = {member.node for member in files.connection.members()}
+        if not mover.died and not before - now:  # one that had done its share may have died, too
             break
+        before = now
         for directory in {one.inside.rpartition(b"/")[0] or b"/" for one in wanted}:
             names = [name for name in files.listdir(directory) if name.startswith(b".amfs-load-%s-" % mover.name.encode())]
             files.call_many([Call(q.UnlinkPath(join(directory, name))) for name in names])

@@ -233,7 +233,7 @@ def _context(trusted: str) -> Any:
 
 def name_of(key: str, web: bool) -> str:
     """The key as the name of a file: those of web servers are written with percent signs."""
-    return unquote(key) if web else key
+    return unquote(key, errors="surrogateescape") if web else key
 
 
 def _found(key: str, facts: Mapping[str, Any]) -> Found:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from amfs.host.processes import is_running
 from amfs.net.records import SessionRecord, load
-from chaos.stores import STORES, NotHere, Store, sha_of_file
+from chaos.stores import STORES, Directory, NotHere, Store, sha_of_file
 
 NODES = 3
 OBJECTS = 40  # of the loads and dumps that are disturbed
@@ -215,8 +215,8 @@ class Soak:
                 out = self.session.amfs("dump", "amfs:/names", f"{self.store.url}names")
                 told += out.told
             else:
-                assert isinstance(self.store, STORES["directory"])
-                shutil.copytree(top + b"/in", os.fsencode(self.store.root) + b"/names")
+                assert isinstance(self.store, Directory)
+                shutil.copytree(f"{scratch}/in", self.store.root / "names")
             told += self.session.amfs("load", self.store.directory("names"), "amfs:/again").told
             told += self.session.amfs("dump", "amfs:/again", f"{scratch}/out").told
             found = {}

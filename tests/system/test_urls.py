@@ -18,7 +18,7 @@ from fs_session import amfs, running
 from servers import S3, Sftp, Web, free_port, s3_in_environment, web_of_a_module
 
 from amfs.client.files import Files
-from amfs.remote import objects
+from amfs.remote import objects, systems
 from amfs.remote.opening import Storages
 from amfs.remote.place import Found, Kind, RemoteError
 from amfs.remote.settings import Settings
@@ -196,6 +196,11 @@ def test_a_web_server_gives_files_and_directories_under_their_names(web: Web, fi
         name: name.encode() for name in ("plain", "with space", "a+b", "ü")
     }
     refused(2, "writes to no web server", "dump", "amfs:/web/one", f"{web.url}/plain")
+
+
+def test_a_name_that_is_no_utf_8_stays_the_name_that_it_is() -> None:
+    """Else all such names of a listing become one file."""
+    assert os.fsencode(systems.name_of("a%FF%80z", True)) == b"a\xff\x80z"
 
 
 def test_a_file_that_changes_behind_a_web_server_is_never_a_mixture(web: Web) -> None:
