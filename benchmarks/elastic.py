@@ -24,8 +24,8 @@ COMES_S = 3.0
 
 
 class Row(msgspec.Struct, frozen=True):
-    """``nodes``, ``most``: that there were at first, and at most. ``slower``, ``saved``: time and node-seconds beside the same workflow on all
-    nodes from beginning to end."""
+    """``nodes``, ``most``: that there were at first, and at most. ``slower``, ``saved``: time and node-seconds beside the same workflow
+    on all nodes from beginning to end."""
 
     workload: str
     policy: str

@@ -108,16 +108,17 @@ Effect = HaveNodes | Note
 
 
 class Elasticity:
-    """``waiting``: for the answer to HaveNodes."""
+    """``waiting``: for the answer to HaveNodes. ``resumed``: another one has applied this policy until then, and may have changed the
+    number just before; so ``start`` is past, and the brakes hold from then on."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, resumed: float | None = None) -> None:
         self.policy = policy
         self.waiting = False
         self.now = 0.0
         self._held: dict[str, float] = {}  # rule -> since when it holds without a break
         self._idle_since: float | None = None
-        self._grew_at = self._shrank_at = -math.inf
-        self._begun = False
+        self._grew_at = self._shrank_at = -math.inf if resumed is None else resumed
+        self._begun = resumed is not None
         self._failures = 0
         self._paused_until = 0.0
         self._why = ""  # the kind of reason that was told last

@@ -1,5 +1,6 @@
 """The process that applies a policy to a session: looks at its nodes, asks ``engine.elasticity`` how many there are to be, has it so in the
-way of ``amfs scale N``, and writes down what was decided and why. Must not know: what rules mean; how nodes come and go (``resizing``).
+way of ``amfs scale N``, and writes down what was decided and why. In a session of jobs the keeper of the jobs starts this process, and
+starts it again if it dies (``tend``). Must not know: what rules mean; how nodes come and go (``resizing``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -18,7 +20,7 @@ from amfs.client import discovery
 from amfs.engine.elasticity import Done, Elasticity, Facts, HaveNodes, Looked, NotDone
 from amfs.engine.flapping import check
 from amfs.engine.policy import Policy, parse
-from amfs.errors import AmfsError
+from amfs.errors import AmfsError, SessionError
 from amfs.host import processes
 from amfs.net import records
 from amfs.net.records import SessionRecord
@@ -27,6 +29,8 @@ from amfs.provision.provisioner import NodeOptions
 
 TURN_S = 1.0
 SAID = 50  # lines that are kept
+HEARD_S = 20.0  # for the keeper to hear of a policy
+PAUSE_MAX_S = 60.0  # before a process that dies again and again is started once more; one that has lived so long begins anew
 _OVER_S = 30.0  # without an answer, on a host on which no node lives
 
 
@@ -42,6 +46,10 @@ class Auto(msgspec.Struct):
     process: tuple[str, int, int] | None = None
     said: list[str] = []
     over: str = ""  # why it is applied no more
+    starts: int = 0  # of its process, since it has last lived for long
+    started: float = 0.0  # when it was last started
+    tended: bool = False  # the keeper of the jobs starts its process
+    begun: bool = False  # it has been applied: a process that is started now goes on with it
 
     def say(self, text: str) -> None:
         self.said = [*self.said, f"{time.strftime('%H:%M:%S')} auto: {text}"][-SAID:]
@@ -58,12 +66,22 @@ class Auto(msgspec.Struct):
         where = f"policy {self.policy}, {self.least}..{self.most} nodes"
         if self.over:
             return f"{where}: over, {self.over}"
-        return f"auto: {where}" if self.is_applied() else f"{where}: its process has ended; 'amfs scale auto' starts it again"
+        if self.is_applied():
+            return f"auto: {where}"
+        return f"{where}: its process has ended; " + ("it is started again soon" if self.tended else "'amfs scale auto' starts it again")
+
+    def pause_s(self) -> float:
+        """From its last start to the next one, if it has died."""
+        return min(PAUSE_MAX_S, 2.0 ** (self.starts - 1) - 1) if self.starts else 0.0
+
+
+def _place(session: SessionRecord) -> Path:
+    """Jobs have a directory that all hosts share."""
+    return records.shared_dir(session.name) if ledger.load(session) is not None else session.directory
 
 
 def _path(session: SessionRecord) -> Path:
-    """Jobs have a directory that all hosts share."""
-    return (records.shared_dir(session.name) if ledger.load(session) is not None else session.directory) / "auto.json"
+    return _place(session) / "auto.json"
 
 
 def load(session: SessionRecord) -> Auto | None:
@@ -84,32 +102,65 @@ def save(session: SessionRecord, auto: Auto) -> None:
 
 
 def start(session: SessionRecord, policy: Policy, options: NodeOptions) -> None:
-    """Apply ``policy`` from now on, in place of another one."""
+    """Apply ``policy`` from now on, in place of another one. Raises SessionError if there are jobs, and nobody who keeps them."""
     before = load(session)
     end(session, "another policy is applied")
-    auto = Auto(session.created, policy.source, policy.text, policy.least, policy.most, options, said=before.said if before else [])
+    tended = ledger.load(session) is not None
+    said = before.said if before else []
+    auto = Auto(session.created, policy.source, policy.text, policy.least, policy.most, options, said=said, tended=tended)
     auto.say(f"policy {policy.source}, {policy.least}..{policy.most} nodes: {policy.title}")
     save(session, auto)
-    with open(_path(session).with_name("auto.log"), "ab") as log:
+    if not tended:
+        _launch(session, auto)
+        return
+    give_up = time.monotonic() + HEARD_S
+    while (now := load(session)) is None or now.process is None:
+        if time.monotonic() > give_up:
+            auto.over = "the process that keeps the jobs does not answer"
+            save(session, auto)
+            raise SessionError(f"the process that keeps the jobs of {session.name} does not answer: no policy is applied")
+        time.sleep(0.1)
+
+
+def tend(session: SessionRecord) -> None:
+    """Of the keeper of the jobs: start the process of a policy that was given, or whose process has died."""
+    auto = load(session)
+    if auto is None or auto.over or auto.is_applied():
+        return
+    lived = time.time() - auto.started
+    if lived < auto.pause_s():
+        return
+    if lived >= PAUSE_MAX_S:
+        auto.starts = 0
+    if auto.process is not None:
+        auto.say("the process that applies the policy has died; it is started again")
+    _launch(session, auto)
+
+
+def _launch(session: SessionRecord, auto: Auto) -> None:
+    place = _place(session)
+    with open(place / "auto.log", "ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "amfs.provision.autoscale", str(session.path)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            start_new_session=True, cwd="/", env=daemon.node_environment(),
+            [sys.executable, "-P", "-m", "amfs.provision.autoscale", str(place / "session.json")], stdin=subprocess.DEVNULL, stdout=log,
+            stderr=log, start_new_session=True, cwd="/", env=daemon.node_environment(),
         )  # fmt: skip
     auto.process = (processes.host_id(), process.pid, processes.start_time(process.pid))
+    auto.starts, auto.started = auto.starts + 1, time.time()
     save(session, auto)
 
 
 def end(session: SessionRecord, why: str) -> bool:
     """Apply the policy no more; was one applied? On another host its process sees it in the file."""
     auto = load(session)
-    if auto is None or not auto.is_applied():
+    if auto is None or auto.over or not (auto.tended or auto.is_applied()):
         return False
-    if auto.process is not None and auto.process[0] == processes.host_id():
-        daemon.stop([auto.process[1:]], 2 * TURN_S + 10.0)
-        auto = load(session) or auto
-    auto.over = why
+    auto.over = why  # first, or it would be started again
     auto.say(f"over, {why}")
     save(session, auto)
+    if auto.process is not None and auto.process[0] == processes.host_id():
+        daemon.stop([auto.process[1:]], 2 * TURN_S + 10.0)
+        if (now := load(session)) is not None and not now.over:  # it was just writing
+            save(session, auto)
     return True
 
 
@@ -134,7 +185,7 @@ class Scaler:
     def __init__(self, session: SessionRecord, auto: Auto) -> None:
         self.session, self.auto = session, auto
         policy = parse(auto.text, auto.policy)
-        self.machine = Elasticity(check(policy.within(auto.least, auto.most)))
+        self.machine = Elasticity(check(policy.within(auto.least, auto.most)), resumed=time.monotonic() if auto.begun else None)
         self.answered = time.monotonic()
 
     def turn(self) -> None:
@@ -147,6 +198,8 @@ class Scaler:
             self._say(effect.reason if isinstance(effect, HaveNodes) else effect.text)
             if isinstance(effect, HaveNodes):
                 self._have(effect.nodes)
+        if not self.auto.begun:
+            self._write(lambda auto: setattr(auto, "begun", True))
 
     def _have(self, nodes: int) -> None:
         try:
@@ -158,8 +211,16 @@ class Scaler:
             self.machine.handle(Done(), time.monotonic())
 
     def _say(self, text: str) -> None:
-        self.auto.say(text.split("\n")[0])
-        save(self.session, self.auto)
+        self._write(lambda auto: auto.say(text.split("\n")[0]))
+
+    def _write(self, change: Callable[[Auto], None]) -> None:
+        """Change what is written now: another process may have ended this one's work meanwhile."""
+        now = load(self.session)
+        if now is None or now.over or now.process != self.auto.process:
+            sys.exit(0)
+        change(now)
+        self.auto = now
+        save(self.session, now)
 
 
 def main(path: str) -> int:
@@ -173,7 +234,7 @@ def main(path: str) -> int:
             return 1
         time.sleep(0.05)
     scaler = Scaler(session, auto)
-    while session.path.exists():
+    while Path(path).exists():
         if (now := load(session)) is None or now.over or now.process != mine:
             return 0
         scaler.turn()
@@ -181,7 +242,7 @@ def main(path: str) -> int:
             return 0
         time.sleep(TURN_S)
         with contextlib.suppress(AmfsError, OSError):
-            scaler.session = records.load(session.path)  # with the nodes that have come
+            scaler.session = records.load(Path(path))  # with the nodes that have come
     return 0
 
 

@@ -21,7 +21,7 @@ from amfs.errors import SessionError
 from amfs.host import processes
 from amfs.net import records
 from amfs.net.records import NodeEntry, SessionRecord
-from amfs.provision import daemon, ledger
+from amfs.provision import autoscale, daemon, ledger
 from amfs.provision.ledger import Ledger
 from amfs.provision.local import START_S
 from amfs.vocabulary.job_states import JobState
@@ -50,6 +50,7 @@ class Keeper:
             self._answered = time.monotonic()
             self._publish(view)
             self._act(self.jobs.handle(Members(frozenset(member.node for member in view.members), self._joining()), time.time()))
+            autoscale.tend(self.session)
         if nodes := self.book.take_order():
             self._act(self.jobs.handle(Target(nodes), time.time()))
         if self.book.system.state and time.monotonic() >= self._asked + self._pause and self._asks():

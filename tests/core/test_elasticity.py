@@ -310,3 +310,12 @@ class Session(RuleBasedStateMachine):
 
 Session.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestSession = Session.TestCase
+
+
+def test_one_that_goes_on_with_a_policy_does_not_start_it_anew_and_keeps_its_brakes() -> None:
+    policy = parse(MEMORY.replace("max = 8", "max = 8\nstart = 4"), "m")
+    assert asked(Elasticity(policy), of(6), 100) == 4
+    resumed = Elasticity(policy, resumed=100)
+    assert not asked(resumed, of(6, ready=60), 100), "the one before may just have added nodes"
+    assert not asked(resumed, of(6, ready=60), 109)
+    assert asked(resumed, of(6, ready=60), 110) == 7
