@@ -30,7 +30,7 @@ from amfs.node.presence import Presence
 from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
 from amfs.node.watchdog import Watchdog, threads_overdue
-from amfs.provision.daemon import enter, report_ready
+from amfs.provision.daemon import enter, report_ready, signals_held
 from amfs.vocabulary.events import DrainOrdered, Leaving
 from amfs.vocabulary.messages import Member
 
@@ -57,7 +57,8 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
     try:
         if config.manager != config.node:
             transport.connect(config.manager, config.managers)
-        store = Store(config.session, config.node, config.store_dir, huge=not config.store_dir)
+        with signals_held():  # one that ended this in the middle would leave a store that nobody knows
+            store = Store(config.session, config.node, config.store_dir, huge=not config.store_dir)
         members: dict[int, Member] = {}
         here = loopback()
 
