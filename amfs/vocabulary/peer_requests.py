@@ -144,12 +144,12 @@ class Setattr(InodeCall[Attr], frozen=True):
     mask: int
     attr: Attr
     now: int
-    asker: int = -1
 
 
 class Link(InodeCall[Attr], frozen=True):
     delta: int
     now: int
+    asker: int = -1
 
 
 class Open(InodeCall[OpenGrant], frozen=True):

@@ -418,6 +418,39 @@ def test_a_directory_is_renamed_while_the_manager_dies(partition: int, to: int, 
             assert {one: listed(cluster, node, b"/" + one) for one in listed(cluster, node)} in outcomes, (steps, node)
 
 
+@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("dies", [1, 2])
+def test_a_file_is_renamed_while_a_node_of_its_names_dies(there: bool, dies: int) -> None:
+    """It had two names for good, and counted one: who removed the old name took the content of the new one along."""
+    for steps in range(1, 60, 2):
+        cluster = Cluster(4, steps)
+        old, new = names_at(cluster, 1)[0], names_at(cluster, 2)[0]
+        write(cluster, 3, b"/" + old, b"new content")
+        if there:
+            write(cluster, 3, b"/" + new, b"what was there")
+        cluster.settle()
+        token = cluster.start(3, "rename_path", b"/" + old, b"/" + new, 0)
+        for _ in range(steps):
+            if token not in cluster.answers:
+                cluster.step()
+        cluster.kill(dies)
+        renamed = True
+        try:
+            cluster.finish(token)
+        except OSError:
+            renamed = False  # it may be, or not
+        cluster.settle()
+        names = listed(cluster, 3)
+        if old in names and new in names:
+            cluster.call(3, "unlink_path", b"/" + old)
+            cluster.settle()
+        for node in living(cluster):
+            found = {name: read(cluster, node, b"/" + name) for name in listed(cluster, node)}
+            assert found == {new: b"new content"} or (not renamed and (
+                found == {old: b"new content"} or (there and found == {new: b"what was there"})
+            )), (steps, node, found)  # fmt: skip
+
+
 def test_a_directory_that_another_has_made_while_the_manager_died_is_not_taken_for_ours() -> None:
     cluster = Cluster(4, 5)
     cluster.call(2, "mkdir_path", b"/d", 0o755, False)

@@ -165,7 +165,7 @@ def test_every_prefix_of_a_journal_can_be_read(tmp_path: Path, cut: int) -> None
 
 def test_what_a_killed_run_left_is_removed_once_no_journal_leads_to_it(place: Path) -> None:
     run = start(place)
-    wait_for(place, 2)
+    wait_for(place, WIDTH)  # some of them are in the journal by then
     run.kill()
     run.wait()
     assert len(stores(place)) == 1

@@ -21,7 +21,7 @@ from fs_session import running
 
 TABLE = Path(__file__).parent.parent / "data" / "counts.toml"
 SLACK, ROUNDING = 1.15, 0.1  # by how much a count may differ: which node has a name is chance, and so is what goes in one batch
-DIRECTORIES, FILES = 24, 4  # in each; many directories, since some have their home on the node of the mount
+DIRECTORIES, FILES = 30, 5  # in each; many directories, since some have their home on the node of the mount
 FEW, MANY = 200, 700  # tasks of two runs: the difference is free of what a start costs
 SESSIONS: dict[str, tuple[int, tuple[str, ...]]] = {
     "one node": (1, ()),

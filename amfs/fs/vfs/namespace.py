@@ -410,18 +410,17 @@ class Namespace:
         try:
             if attr is None or stat.S_ISDIR(type):
                 return 0
+            # For a while it has two names, and counts two: if a node dies then, none of them takes the file along when it is removed.
+            yield from ask_owner(p.Link(ino, 1, call.now, peer))
             try:
                 yield from ask(to_node, p.Insert(call.to_dir, call.to_name, ino, type, False, 0, peer))
             except OSError as error:
                 if error.errno in (errno.EEXIST, META_BUSY, META_NOT_MINE):
+                    yield from ask_owner(p.Link(ino, -1, call.now, peer))
                     return 0
                 raise failure(errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else number_of(error)) from None
-            last: list[Operation[Any]] = [
-                ask_owner(p.Remove(dir, name, ino, owner, peer)), ask_owner(p.Setattr(ino, 0, _NOTHING, call.now, peer)),
-            ]  # fmt: skip
-            for answer in (yield from together(last)):
-                if isinstance(answer, OSError):
-                    raise answer
+            yield from ask_owner(p.Remove(dir, name, ino, owner, peer))
+            yield from ask_owner(p.Link(ino, -1, call.now, peer))
             return ino
         finally:
             self._owners.unlock(owner, (dir, name))
@@ -442,13 +441,10 @@ class Namespace:
                 raise failure(errno.EBUSY)  # became one meanwhile
             if was == ino:
                 return p.Moved(ino, was)
+            moved = (ino, was) if exchange else (ino,)
+            for one in moved:  # as of ``_rename_to_new``; if the record is lost no name changes
+                yield from ask_owner(p.Link(one, 1, now, peer))
             last: list[Operation[Any]] = []  # that may be done at the same time
-            for entry in (source, target) if exchange else (source,):
-                changed = ask_owner(p.Setattr(entry.ino, 0, _NOTHING, now, peer))
-                if entry.attr is None:  # the record is on another node, or lost: then no name changes
-                    yield from changed
-                else:
-                    last.append(changed)
             yield from ask_owner(p.Insert(to_dir, to_name, ino, source.type, True, owner, peer))
             if exchange:
                 last.append(ask_owner(p.Insert(dir, name, was, target.type, True, owner, peer)))
@@ -459,6 +455,8 @@ class Namespace:
             for answer in (yield from together(last)):
                 if isinstance(answer, OSError):
                     raise answer
+            for one in moved:
+                yield from ask_owner(p.Link(one, -1, now, peer))
             return p.Moved(ino, was)
         finally:
             self._owners.unlock(owner, *names)

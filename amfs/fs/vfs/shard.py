@@ -208,10 +208,9 @@ class Shard:
         before = self._record(ino)
         if mask & (META_SET_ATIME | META_SET_MTIME) and stat.S_ISREG(before.mode):
             now = (yield from self._set_times_of_parts(ino, before.writer, mask, call.attr)) or now
-        asker = peer if call.asker < 0 else call.asker
-        out, tell = self._meta.setattr(ino, mask, call.attr, now, asker)
-        yield from self._caches.notify(asker, tell, (ino,))
-        return self._latest(asker, Attr(*out))
+        out, tell = self._meta.setattr(ino, mask, call.attr, now, peer)
+        yield from self._caches.notify(peer, tell, (ino,))
+        return self._latest(peer, Attr(*out))
 
     def _set_times_of_parts(self, ino: int, writer: int, mask: int, attr: Attr) -> Operation[int]:
         """Where it is written it is looked up what they are now, and a node that opens a copy to write begins with the times of that.
@@ -240,7 +239,7 @@ class Shard:
                 self._meta.closed(ino)
         if gone:
             self._drop_data(Attr(*out), holders)
-        yield from self._caches.notify(peer, tell, (ino,))
+        yield from self._caches.notify(peer if call.asker < 0 else call.asker, tell, (ino,))
         return Attr(*out)
 
     def _set_pending(self, peer: int, call: p.SetPending) -> Operation[None]:
