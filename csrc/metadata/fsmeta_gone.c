@@ -168,7 +168,8 @@ static bool drop_untrue(void *context, struct link *link) {
     struct entry *entry = RECORD(struct entry, link, link);
     if (entry->type != S_IFDIR || fsmeta_is_shadow(meta, fsmeta_partition_of_key(meta, link->key))) return false;
     const struct dir *dir = fsmeta_find_dir(meta, entry->ino);
-    if (dir != NULL && dir->parent->link.key == entry->dir && dir->length == entry->length && memcmp(dir->name, entry->name, dir->length) == 0)
+    if (dir != NULL && dir->parent->link.key == entry->dir && dir->length == entry->length &&
+        memcmp(dir->name, entry->name, dir->length) == 0)
         return false;
     fsmeta_log_entry_gone(meta, entry);
     fsmeta_free_entry(meta, entry);
