@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { PARTITIONS_AT_ONCE = 64 }; /* with the lock held: 4 ms of a million records */
