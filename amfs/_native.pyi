@@ -322,7 +322,7 @@ class Meta:
         EAGAIN: it was another's, or nobody's."""
     def setattr(self, ino: int, mask: int, attr: tuple[int, ...], now: int, asker: int) -> tuple[_Attr, tuple[int, ...]]:
         """(attr, nodes to tell)"""
-    def link(self, ino: int, delta: int, now: int) -> tuple[_Attr, bool, tuple[int, ...]]:
+    def link(self, ino: int, delta: int, now: int, asker: int) -> tuple[_Attr, bool, tuple[int, ...]]:
         """(attr, whether it is gone, nodes to tell)"""
     def open(self, ino: int, node: int, writing: bool) -> tuple[_Attr, tuple[int, ...], tuple[int, ...]]:
         """(attr, nodes that have the whole content, nodes to tell)"""

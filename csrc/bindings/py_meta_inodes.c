@@ -39,13 +39,13 @@ static PyObject *set_pending(PyObject *self, PyObject *args) {
 
 static PyObject *link_inode(PyObject *self, PyObject *args) {
     ull ino;
-    int delta;
+    int delta, asker;
     long long now;
     struct meta_attr out;
     bool gone;
     struct meta_nodes tell = {NULL, 0, 0};
-    if (!PyArg_ParseTuple(args, "KiL:link", &ino, &delta, &now)) return NULL;
-    int error = meta_link(of(self), ino, delta, now, &out, &gone, &tell);
+    if (!PyArg_ParseTuple(args, "KiLi:link", &ino, &delta, &now, &asker)) return NULL;
+    int error = meta_link(of(self), ino, delta, now, asker, &out, &gone, &tell);
     if (error != 0) return py_meta_failed_nodes(error, &tell);
     return Py_BuildValue("(NNN)", py_attr_value(&out), PyBool_FromLong(gone), py_meta_nodes(&tell));
 }
@@ -204,7 +204,7 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("getattr", getattr_inode, "getattr(ino, asker)"),
     VARARGS("setattr", setattr_inode, "setattr(ino, mask, attr, now, asker)"),
     VARARGS("set_pending", set_pending, "set_pending(ino, was, pending, asker)"),
-    VARARGS("link", link_inode, "link(ino, delta, now)"),
+    VARARGS("link", link_inode, "link(ino, delta, now, asker)"),
     VARARGS("open", open_inode, "open(ino, node, writing)"),
     VARARGS("wrote", wrote, "wrote(ino, node, attr, origin=b'')"),
     VARARGS("unused", unused, "unused(ino, node)"),

@@ -357,10 +357,10 @@ void fuse_do_link(struct call *call) {
     file = fuse_plain_ino(in->ino);
     if (fuse_handed_on(call, file)) return;
     int64_t now = fuse_now_of(node);
-    int error = is_alone(node) ? meta_link(node->meta, file, 1, now, &attr, &gone, NULL) : META_BUSY;
+    int error = is_alone(node) ? meta_link(node->meta, file, 1, now, -1, &attr, &gone, NULL) : META_BUSY;
     if (error == 0) {
         error = meta_insert(node->meta, call->in->ino, name, length, 0, file, attr.mode & S_IFMT, false, &old, &old_type, NULL);
-        if (error != 0) meta_link(node->meta, file, -1, now, &attr, &gone, NULL);
+        if (error != 0) meta_link(node->meta, file, -1, now, -1, &attr, &gone, NULL);
     }
     if (error == 0) {
         fuse_complete_attr(node, &attr, &cache, true);

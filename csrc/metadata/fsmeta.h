@@ -163,7 +163,8 @@ int meta_set_pending(struct meta *meta, uint64_t ino, uint64_t was, uint64_t pen
                      struct meta_nodes *tell);
 /* Count links up (ENOENT if there are none left) or down. *gone: the record is away: no links and nobody uses it; its data can go. With
  * links 0 but users left it stays. */
-int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell);
+int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, int32_t asker, struct meta_attr *out, bool *gone,
+              struct meta_nodes *tell);
 
 /* `node` opens it. Reading: `holders` gets who has the whole content. Writing: allowed always; out->writer is the node through which to
  * write: it becomes `node` if nobody has it. `node` becomes a user, and a watcher if it is not this node. `tell` (writing, newly

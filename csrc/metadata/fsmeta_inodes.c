@@ -114,7 +114,8 @@ int meta_set_pending(struct meta *meta, uint64_t ino, uint64_t was, uint64_t pen
     return leave(meta, 0);
 }
 
-int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct meta_attr *out, bool *gone, struct meta_nodes *tell) {
+int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, int32_t asker, struct meta_attr *out, bool *gone,
+              struct meta_nodes *tell) {
     struct inode *inode;
     *gone = false;
     enter(meta);
@@ -123,11 +124,12 @@ int meta_link(struct meta *meta, uint64_t ino, int delta, int64_t now, struct me
     if (error == 0 && delta > 0 && inode->nlink == 0) error = ENOENT; /* its last name is gone: it is only open still */
     if (error == 0 && delta > 0 && inode->nlink > UINT32_MAX - (uint32_t)delta) error = EMLINK;
     if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, 0);
+    if (error == 0) error = fsmeta_watch(meta, &inode->watchers, asker); /* it goes on with what its kernel has of the file */
     if (error != 0) return leave(meta, error);
     inode->nlink = (uint32_t)((int64_t)inode->nlink + delta);
     inode->ctime = now;
     fsmeta_log_inode(meta, inode);
-    fsmeta_tell_all(meta, tell, &inode->watchers, -1);
+    fsmeta_tell_all(meta, tell, &inode->watchers, asker);
     fsmeta_inode_attr(inode, out);
     *gone = fsmeta_delete_if_gone(meta, inode);
     return leave(meta, 0);

@@ -87,7 +87,7 @@ def test_names_that_cannot_be(name: bytes, number: int) -> None:
 def test_hard_links_are_one_file() -> None:
     meta = alone()
     ino = made(meta, b"a", 1).ino
-    linked, gone, tell = meta.link(ino, 1, 5)
+    linked, gone, tell = meta.link(ino, 1, 5, -1)
     assert (Attr(*linked).nlink, Attr(*linked).ctime, gone, tell) == (2, 5, False, ())
     meta.insert(ROOT, b"b", 0, ino, stat.S_IFREG, False)
     left, gone, _ = meta.unlink(ROOT, b"a", 6)
@@ -97,7 +97,7 @@ def test_hard_links_are_one_file() -> None:
     assert gone
     assert meta.counts()["inodes"] == 0
     with refused(errno.ENOENT):
-        meta.link(ino, 1, 8)
+        meta.link(ino, 1, 8, -1)
 
 
 def test_an_orphan_stays_until_its_last_user_goes() -> None:
@@ -111,7 +111,7 @@ def test_an_orphan_stays_until_its_last_user_goes() -> None:
     assert (gone, tell) == (False, (3,))
     assert Attr(*meta.getattr(ino, -1)).nlink == 0
     with refused(errno.ENOENT):  # no way back to a name
-        meta.link(ino, 1, 3)
+        meta.link(ino, 1, 3, -1)
     assert meta.unused(ino, 0) is False
     assert meta.unused(ino, 3) is True
     with refused(errno.ENOENT):
@@ -228,6 +228,17 @@ def test_watchers_are_told_once() -> None:
     assert meta.setattr(ino, META_SET_MODE, Attr(mode=0o644), 3, 0)[1] == (3,)
     meta.setattr_here(ino, META_SET_MODE, Attr(mode=0o600), 4)
     assert sorted(meta.unlink(ROOT, b"x", 5)[2]) == [3, 5]  # of the entry, still
+
+
+def test_who_links_goes_on_being_told() -> None:
+    """Its kernel keeps its pages, as nobody tells it to forget them, and must hear of the next change (a rename links, too)."""
+    meta = alone()
+    ino = made(meta, b"x", asker=-1).ino
+    meta.open(ino, 3, False)
+    meta.open(ino, 5, False)
+    assert meta.link(ino, 1, 2, 3)[2] == (5,)
+    assert meta.link(ino, -1, 3, 3)[2] == ()
+    assert meta.open(ino, 4, True)[2] == (3,)
 
 
 def test_a_copy_made_while_the_file_changed_is_worth_nothing() -> None:

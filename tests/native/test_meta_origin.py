@@ -31,7 +31,7 @@ def has_origin(meta: Meta, ino: int) -> bool:
 
 def test_it_stays_when_the_file_is_renamed_linked_touched_or_read() -> None:
     meta, ino = with_origin()
-    meta.link(ino, 1, 60)
+    meta.link(ino, 1, 60, -1)
     meta.insert(ROOT, b"y", 0, ino, 0o100000, False)
     meta.setattr(ino, META_SET_MODE | META_SET_MTIME, Attr(mode=0o600, mtime=70), 70, 0)
     meta.open(ino, 0, False)

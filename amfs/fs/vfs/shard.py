@@ -227,19 +227,19 @@ class Shard:
         return out
 
     def _link(self, peer: int, call: p.Link) -> Operation[Attr]:
-        ino = call.ino
+        ino, asker = call.ino, peer if call.asker < 0 else call.asker
         holders: tuple[int, ...] = ()
         if call.delta < 0:
             yield from self._hear_users(ino)
             holders = self._meta.holders(ino)
         try:
-            out, gone, tell = self._meta.link(ino, call.delta, call.now)
+            out, gone, tell = self._meta.link(ino, call.delta, call.now, asker)
         finally:
             if call.delta < 0:
                 self._meta.closed(ino)
         if gone:
             self._drop_data(Attr(*out), holders)
-        yield from self._caches.notify(peer if call.asker < 0 else call.asker, tell, (ino,))
+        yield from self._caches.notify(asker, tell, (ino,))
         return Attr(*out)
 
     def _set_pending(self, peer: int, call: p.SetPending) -> Operation[None]:
