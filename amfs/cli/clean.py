@@ -18,7 +18,7 @@ def clean(directories: tuple[str, ...], dry_run: bool) -> int:
     from amfs.display.progress import size_text
     from amfs.net import records
     from amfs.provision.local import sweep_mounts
-    from amfs.runs import leftovers
+    from amfs.runs import leftovers, watched
 
     done = "would remove" if dry_run else "removed"
     count = freed = 0
@@ -30,6 +30,7 @@ def clean(directories: tuple[str, ...], dry_run: bool) -> int:
         click.echo(f"{done} {one.path}, {size_text(size)}" + (f", of a killed run of {one.file}" if one.file else ""))
     if not dry_run:
         sweep_mounts()
+        watched.sweep()
     for session in records.list_all():
         state = discovery.state_of(session)
         if state is discovery.State.UNKNOWN:

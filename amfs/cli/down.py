@@ -21,7 +21,7 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
     from amfs.host import orphans
     from amfs.net import records
     from amfs.provision import ledger, submission
-    from amfs.runs import leftovers
+    from amfs.runs import leftovers, watched
 
     if everything and name:
         raise UsageError("give the name of one session, or --all")
@@ -34,6 +34,7 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
     for path in orphans.sweep():
         click.echo(f"removed {path}, left by a node that died", err=True)
     if everything:
+        watched.sweep()
         for words in leftovers.in_words(leftovers.sweep()):
             click.echo(f"amfs: {words}", err=True)
         if not sessions:

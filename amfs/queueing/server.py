@@ -29,6 +29,7 @@ from amfs.queueing import batch as batches
 from amfs.queueing import messages as q
 from amfs.queueing import spool
 from amfs.queueing.batch import QUEUE, Batch, Head
+from amfs.runs import watched
 from amfs.workflow.workflow import printable
 
 LOOK_S = 0.5  # between two looks whether the session is still there
@@ -251,6 +252,12 @@ def _watch(name: str, session: Path, inode: int) -> None:
             return
 
 
+def _end() -> None:
+    """At once: what runs is ended by the nodes, and nobody can be told any more."""
+    watched.sweep(also_mine=True)
+    os._exit(0)
+
+
 def main(argv: list[str]) -> int:
     """``python -m amfs.queueing.server SESSION``, detached: serve until the session ends."""
     record = discovery.find(argv[0])
@@ -269,11 +276,12 @@ def main(argv: list[str]) -> int:
     except (OSError, AmfsError, msgspec.MsgspecError) as error:
         log.error("the queue cannot be served: %s", printable(str(error)))
         return 1
-    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(0))
+    signal.signal(signal.SIGTERM, lambda number, frame: _end())
     threading.Thread(target=server.run_batches, name="batches", daemon=True).start()
     threading.Thread(target=server.accept, args=(door,), name="door", daemon=True).start()
     _watch(record.name, session, inode)
-    os._exit(0)  # what runs is ended by the nodes; nobody can be told any more
+    _end()
+    return 0
 
 
 if __name__ == "__main__":

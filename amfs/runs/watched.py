@@ -22,7 +22,7 @@ import msgspec
 from amfs._native import xxh64
 from amfs.display.summary import json_safe
 from amfs.errors import AmfsError
-from amfs.host.processes import host_id
+from amfs.host.processes import host_id, start_time
 from amfs.net import records
 from amfs.runs.tally import stage_of, told
 from amfs.vocabulary import live
@@ -45,6 +45,18 @@ _numbers = itertools.count(1)
 def here() -> str:
     """Names this host and its set of processes in the names of sockets: others may see the same directory."""
     return f"{xxh64(host_id()) & 0xFFFFFFFF:08x}"
+
+
+def sweep(*, also_mine: bool = False) -> None:
+    """Remove what watched processes of this host left that died; ``also_mine``: this process ends at once, and closes no run any more."""
+    folder = records.base_path() / FOLDER
+    for path in folder.glob(f"{here()}-*"):
+        pid = int(path.name.removeprefix(f"{here()}-").partition(".")[0])
+        if (also_mine and pid == os.getpid()) or (path.suffix != END and not start_time(pid)):
+            with contextlib.suppress(OSError):
+                path.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 class Watched:
@@ -106,7 +118,7 @@ class Watched:
                 temporary.write_bytes(_encode(msgspec.structs.replace(self._failed(0, live.PAGE), run=run)))
                 temporary.rename(path.with_suffix(END))
             else:
-                path.parent.rmdir()
+                sweep()
 
     def _serve(self) -> None:
         with self._socket:
