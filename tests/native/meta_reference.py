@@ -435,12 +435,13 @@ class Reference:
         self._set(inode, mask, new, now, asker)
         return inode.attr, self.told(inode.watchers, asker)
 
-    def link(self, ino: int, delta: int, now: int) -> Any:
+    def link(self, ino: int, delta: int, now: int, asker: int) -> Any:
         inode = self.file_here(ino)
         refuse_if(inode.attr.nlink + delta < 0, errno.EINVAL)
         refuse_if(delta > 0 and inode.attr.nlink == 0, errno.ENOENT)
         inode.attr = inode.attr._replace(nlink=inode.attr.nlink + delta, ctime=now)
-        tell = self.told(inode.watchers)
+        self.watch(inode.watchers, asker)
+        tell = self.told(inode.watchers, asker)
         return inode.attr, self.gone(ino), tell
 
     def open(self, ino: int, node: int, writing: bool) -> Any:

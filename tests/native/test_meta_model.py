@@ -238,9 +238,9 @@ class Shards(RuleBasedStateMachine):
         else:
             pair.ask("setattr", ino, mask, new, self.tick(), asker)
 
-    @rule(ino=picks, delta=st.sampled_from([-2, -1, -1, 1, 1]), pick=picks)
-    def link(self, ino: int, delta: int, pick: int) -> None:
-        self.at_ino(self.ino(ino), pick).ask("link", self.ino(ino), delta, self.tick())
+    @rule(ino=picks, delta=st.sampled_from([-2, -1, -1, 1, 1]), pick=picks, asker=anybody)
+    def link(self, ino: int, delta: int, pick: int, asker: int) -> None:
+        self.at_ino(self.ino(ino), pick).ask("link", self.ino(ino), delta, self.tick(), asker)
 
     @rule(ino=picks, node=nodes, writing=st.booleans(), pick=picks, here=st.booleans())
     def open(self, ino: int, node: int, writing: bool, pick: int, here: bool) -> None:
