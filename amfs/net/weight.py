@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -49,19 +49,40 @@ def _run_begin(message: m.RunBegin) -> int:
     return _names(info.env) + _places(info.paths)
 
 
-def _value(value: Any) -> int:
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return len(value) + 5
-    if isinstance(value, str):
-        return 4 * len(value) + 5
-    if isinstance(value, (list, tuple)):
-        return 5 + sum(map(_value, value))
-    if isinstance(value, dict):
-        return 5 + sum(map(_value, value)) + sum(map(_value, value.values()))
-    if isinstance(value, msgspec.Struct):
-        return _PART + sum(_value(getattr(value, name)) for name in value.__struct_fields__)
-    return 9
+def _value(value: object) -> int:
+    kind = type(value)
+    if kind in _NUMBERS:
+        return 9
+    weigh = _of_type.get(kind)
+    if weigh is None:
+        weigh = _of_type[kind] = _weigher(kind)
+    return weigh(value)
 
+
+def _weigher(kind: type[Any]) -> Callable[[Any], int]:
+    """For values of one type: every question and answer between nodes is weighed, so that fields which are numbers are counted once."""
+    if issubclass(kind, (bytes, bytearray, memoryview)):
+        return lambda value: len(value) + 5
+    if issubclass(kind, str):
+        return lambda value: 4 * len(value) + 5
+    if issubclass(kind, dict):
+        return lambda value: 5 + sum(map(_value, value)) + sum(map(_value, value.values()))
+    fields: tuple[str, ...] = getattr(kind, "__struct_fields__", ()) or getattr(kind, "_fields", ())
+    if fields:
+        try:
+            hints = get_type_hints(kind)
+        except NameError:  # a type that only the type checker knows
+            hints = {}
+        others = [name for name in fields if hints.get(name) not in _NUMBERS]
+        known = _PART + 9 * (len(fields) - len(others))
+        return (lambda value: known + sum([_value(getattr(value, name)) for name in others])) if others else (lambda value: known)
+    if issubclass(kind, (list, tuple)):
+        return lambda value: 5 + sum(map(_value, value))
+    return (lambda value: _PART) if issubclass(kind, msgspec.Struct) else (lambda value: 9)
+
+
+_NUMBERS = frozenset((int, bool, float, type(None)))
+_of_type: dict[type, Callable[[Any], int]] = {}
 
 _KINDS: dict[type, Callable[[Any], int]] = {
     m.Submit: _tasks,

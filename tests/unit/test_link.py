@@ -11,7 +11,22 @@ from amfs.errors import InvalidTransition
 from amfs.net.link import MOVES, Limits, Link, Move, Packet, State
 from amfs.net.weight import weight
 from amfs.net.wire import decode, encode
-from amfs.vocabulary.messages import Blob, Content, FsResponse, Locate, Message, Options, Result, Results, StealAsk, Submit, TaskSpec
+from amfs.vocabulary.attr import Attr, Listed
+from amfs.vocabulary.messages import (
+    Blob,
+    Content,
+    FsResponse,
+    Locate,
+    Message,
+    Options,
+    PeerRequest,
+    Result,
+    Results,
+    StealAsk,
+    Submit,
+    TaskSpec,
+)  # fmt: skip
+from amfs.vocabulary.peer_requests import Insert
 
 LIMITS = Limits(window=4, ack_every=3, resend_batches=3, batch_messages=2)
 
@@ -59,7 +74,8 @@ def test_a_message_is_never_much_heavier_than_said() -> None:
     for message in (
         Content(1, (Blob("1/a", 9, bytes(9000)),)), Results(1, (Result(1, detail="x" * 500, stdout=bytes(700), stderr=bytes(70)),)),
         Submit(1, (TaskSpec(1, bytes(800), long, long, long, (1,) * 10),)), FsResponse(1, 0, [[bytes(900), 1], "y" * 99]), Locate(1, long),
-        FsResponse(1, 0, {"a": "y" * 900, "z" * 900: [1]}),
+        FsResponse(1, 0, {"a": "y" * 900, "z" * 900: [1]}), FsResponse(1, 0, Attr(*[1 << 62] * len(Attr._fields))),
+        PeerRequest(1, Insert(1 << 62, b"n" * 900, 1 << 62, 0o100000, False, 0, 0)), FsResponse(1, 0, [Listed(b"n" * 900, 1, 2, 3, Attr())] * 9),
         Submit(1, (TaskSpec(1, b"", options=Options(paths={f"in{i}": "/" + "x" * 300 for i in range(9)})),)),
     ):  # fmt: skip
         assert len(encode(Packet(1, 2, 1, 1, 1, 0, [message]))) <= weight(message)
