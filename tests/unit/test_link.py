@@ -75,7 +75,8 @@ def test_a_message_is_never_much_heavier_than_said() -> None:
         Content(1, (Blob("1/a", 9, bytes(9000)),)), Results(1, (Result(1, detail="x" * 500, stdout=bytes(700), stderr=bytes(70)),)),
         Submit(1, (TaskSpec(1, bytes(800), long, long, long, (1,) * 10),)), FsResponse(1, 0, [[bytes(900), 1], "y" * 99]), Locate(1, long),
         FsResponse(1, 0, {"a": "y" * 900, "z" * 900: [1]}), FsResponse(1, 0, Attr(*[1 << 62] * len(Attr._fields))),
-        PeerRequest(1, Insert(1 << 62, b"n" * 900, 1 << 62, 0o100000, False, 0, 0)), FsResponse(1, 0, [Listed(b"n" * 900, 1, 2, 3, Attr())] * 9),
+        PeerRequest(1, Insert(1 << 62, b"n" * 900, 1 << 62, 0o100000, False, 0, 0)),
+        FsResponse(1, 0, [Listed(b"n" * 900, 1, 2, 3, Attr())] * 9),
         Submit(1, (TaskSpec(1, b"", options=Options(paths={f"in{i}": "/" + "x" * 300 for i in range(9)})),)),
     ):  # fmt: skip
         assert len(encode(Packet(1, 2, 1, 1, 1, 0, [message]))) <= weight(message)
