@@ -82,7 +82,7 @@ def _runner(module: str, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
 
 #: Files that take longest.
 LONG = frozenset((
-    "test_layers.py", "test_planted.py", "test_posix_areas.py", "test_posix_striped.py", "test_seeds.py", "test_drain_session.py",
+    "test_documents.py", "test_planted.py", "test_posix_areas.py", "test_posix_striped.py", "test_seeds.py", "test_drain_session.py",
     "test_run_command.py", "test_montage.py", "test_executor.py", "test_namespaces.py",
 ))  # fmt: skip
 
