@@ -237,6 +237,29 @@ class Exerciser:
         os.rename(view / self.top / old.name, view / self.top / name)
         file.name = name
 
+    def relink(self, file: File) -> None:
+        """A further name by one mount, and the old one away by another."""
+        self.renamed += 1
+        old, name = file.name, f"{file.name.split('.')[0]}.{self.renamed}"
+        one, other = self.rng.choice(self.mounts) / self.top, self.rng.choice(self.mounts) / self.top
+        self.note(f"link {old} to {name} on {one.parent.name}, unlink {old} on {other.parent.name}")
+        os.link(one / old, one / name)
+        os.unlink(other / old)
+        file.name = name
+
+    def replace(self, file: File) -> None:
+        """As editors do: another file is written beside it, and renamed to its name."""
+        self.shut(file)
+        one, other = self.rng.choice(self.mounts) / self.top, self.rng.choice(self.mounts) / self.top
+        data = self.rng.randbytes(self.rng.choice((0, 1, 4096, 5000, 150_000)))
+        self.note(f"write {len(data)} bytes on {one.parent.name}, rename them to {file.name} on {other.parent.name}")
+        (one / "fresh").write_bytes(data)
+        os.rename(other / "fresh", other / file.name)
+        file.wanted = bytearray(data)
+        file.view = self.rng.randrange(len(self.mounts))
+        self.open(file)
+        self.look(file)
+
     # ── how ────────────────────────────────────────────────────────────────────────────────────────
 
     def path(self, file: File) -> Path:
@@ -307,7 +330,8 @@ class Exerciser:
 #: How often which.
 WEIGHTS = {
     "read": 6, "read_in_sequence": 2, "write": 6, "write_in_sequence": 2, "append": 3, "truncate": 3, "rewrite": 1,
-    "map_read": 4, "map_write": 4, "reserve": 3, "copy": 2, "sync": 1, "size_told": 4, "hand_over": 3, "look": 1, "rename": 1,
+    "map_read": 4, "map_write": 4, "reserve": 3, "copy": 2, "sync": 1, "size_told": 4, "hand_over": 3, "look": 1, "rename": 1, "relink": 1,
+    "replace": 1,
 }  # fmt: skip
 
 
