@@ -200,7 +200,10 @@ class Driver:
     def _read(self, source: Any) -> Loaded:
         from amfs.translate.detect import read
 
-        loaded = read(source, format=self.format, files=self.files, strict=self.given["strict"], shell=self.given["shell"])
+        arguments = self.given.get("arguments", ())
+        loaded = read(
+            source, format=self.format, files=self.files, strict=self.given["strict"], arguments=arguments, shell=self.given["shell"]
+        )  # fmt: skip
         if catalog := self.given.get("catalog"):
             from amfs.translate.catalog import read_catalog
 
