@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from daily import daily
 from waiting import until
 
 from cluster.hosts import Host, Hosts
@@ -85,7 +86,7 @@ client.retire_workers([worker for worker in client.processing() if client.proces
 """
 
 
-@pytest.mark.parametrize("way", ["killed", "retired"])
+@pytest.mark.parametrize("way", daily(["killed", "retired"], "retired"))
 def test_a_node_goes_with_its_worker_and_hands_over_what_it_has(hosts: Hosts, dask: str, way: str) -> None:
     start(dask, hosts.login, "--nodes", "2", "--slots", "1")
     (hosts.shared / "text").write_text("hello\n")

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from daily import daily
 from fs_cluster import Cluster, Real
 
 from amfs.vocabulary import fs_requests as q
@@ -92,7 +93,7 @@ class MountAppender(Appender):
 
 
 @pytest.mark.parametrize("kind", ["plain", "full", "grows", "restriped", "moved"])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", daily(range(25), *range(8)))
 def test_what_is_appended_on_several_nodes_is_kept_wherever_the_file_is_laid_meanwhile(kind: str, seed: int) -> None:
     """Where there is no room, a file is laid in stripes, by who writes it or by who has it; or somebody wishes it elsewhere."""
     cluster = Cluster(3, seed)

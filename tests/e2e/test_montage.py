@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from daily import daily
 
 pytest.importorskip("numpy", reason="the Montage example needs numpy (pip install 'amfs-hpc[examples]')")
 
@@ -68,7 +69,7 @@ def same_mosaics(one: Path, other: Path) -> bool:
 _made_by_hand: dict[str, Path] = {}  # pytest sets a fixture up again where another parametrization comes between
 
 
-@pytest.fixture(scope="module", params=available_tools())
+@pytest.fixture(scope="module", params=daily(available_tools(), *QUICK))
 def by_hand(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """The tools, and a directory with the mosaic they make serially, without amfs."""
     if request.param not in _made_by_hand:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from daily import daily
 from launching import GUARD_SECONDS, World, gone
 from waiting import until
 
@@ -77,7 +78,7 @@ BACKGROUND = {
 
 
 @pytest.mark.parametrize("staged", [True, False])
-@pytest.mark.parametrize("kind", BACKGROUND)
+@pytest.mark.parametrize("kind", daily(BACKGROUND, "and", "daemon"))
 def test_a_task_whose_output_is_still_being_written_has_failed(world: World, kind: str, staged: bool) -> None:
     daemon = world.base / "daemon.py"
     daemon.write_text(DAEMON)

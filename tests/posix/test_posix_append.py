@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mounting
 import pytest
+from daily import daily
 
 NODES = 3
 ROUNDS = 2  # without readers, and with them
@@ -37,7 +38,7 @@ def append(path: Path, who: int, lines: int) -> None:
 
 @pytest.mark.parametrize(
     ("nodes", "each", "lines"),
-    [pytest.param(2, 1, 100, marks=pytest.mark.soak, id="2x1"), pytest.param(2, 2, 60, id="2x2"), pytest.param(3, 2, 40, id="3x2")],
+    daily([(2, 1, 100), (2, 2, 60), (3, 2, 40)], (3, 2, 40), several=True),
 )
 def test_no_line_is_lost(shared: list[Path], nodes: int, each: int, lines: int) -> None:
     """Whether or not every node has it open for reading, as ``tail -f log`` has."""

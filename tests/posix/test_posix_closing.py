@@ -5,6 +5,7 @@ from __future__ import annotations
 import closing
 import mounting
 import pytest
+from daily import daily
 
 #: Before these were told apart about every tenth step was seen wrong.
 STEPS, MAKERS = 60, 2
@@ -13,7 +14,7 @@ MODES = {"default": {}, "striped": {mounting.LAYOUT: "--layout striped"}, "open"
 
 @pytest.mark.parametrize(
     ("mode", "load"),
-    [("striped", "load"), ("open", "load"), ("default", "steps"), pytest.param("default", "load", marks=pytest.mark.soak)],
+    daily([("striped", "load"), ("open", "load"), ("default", "steps"), ("default", "load")], ("striped", "load"), several=True),
 )
 def test_changes_are_seen_at_once_beside_makers_of_directories(mode: str, load: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in MODES[mode].items():

@@ -15,6 +15,7 @@ import planted_files
 import planted_memory
 import planted_replicas
 import pytest
+from daily import daily
 from fuzz import seeds as fuzz
 from fuzz.seeds import Finding, run_seed
 
@@ -140,7 +141,10 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
     assert first_found(seeds, quiet=quiet) >= 0, "the seeds that found it do not any more: see the head of this file"
 
 
-@pytest.mark.parametrize(("quiet", "seed"), sorted({(quiet, seed) for quiet, seeds in PINNED.values() for seed in seeds}))
+SEEDS = sorted({(quiet, seed) for quiet, seeds in PINNED.values() for seed in seeds})
+
+
+@pytest.mark.parametrize(("quiet", "seed"), daily(SEEDS, *SEEDS[::4], several=True))
 def test_and_nothing_else_is_found_by_its_seed(quiet: bool, seed: int) -> None:
     run_seed(seed, quiet=quiet)
 

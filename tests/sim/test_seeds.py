@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from daily import daily
 from fuzz.hunt import hunt
 from fuzz.seeds import Finding, run_seed
 from fuzz.swarm import FAULTS, LIMITS, PLOTS, WORKFLOWS, draw
@@ -20,12 +21,12 @@ def check(first: int, count: int, *, quiet: bool) -> None:
             pytest.fail(finding.report, pytrace=False)
 
 
-@pytest.mark.parametrize("first", range(0, 20, CHUNK))
+@pytest.mark.parametrize("first", daily(range(0, 20, CHUNK), 0))
 def test_with_faults(first: int) -> None:
     check(first, CHUNK, quiet=False)
 
 
-@pytest.mark.parametrize("first", range(0, 20, CHUNK))
+@pytest.mark.parametrize("first", daily(range(0, 20, CHUNK), 0))
 def test_in_quiet_mode_everything_finishes_without_the_help_of_a_timer(first: int) -> None:
     check(first, CHUNK, quiet=True)
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from daily import daily
 from waiting import until
 
 from amfs.live.aggregate import Aggregator, Reading
@@ -168,7 +169,7 @@ def test_a_thousand_nodes_do_not_hang_the_page(browser: Any) -> None:
         becomes(page, "document.getElementById('nodenote').textContent.startsWith('11 nodes')")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", daily(["light", "dark"], "dark"))
 def test_it_fits_a_phone_and_obeys_the_keyboard(browser: Any, scheme: str) -> None:
     with served(Simulated(8), 0.3) as (address, _), opened(browser, f"{address}/?token=secret", 420, scheme) as page:
         page.wait_for_selector("#runtable tbody tr >> nth=2")

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from daily import daily
 from fs_session import running
 
 import amfs
@@ -380,7 +381,7 @@ if how == "forgotten":
 """
 
 
-@pytest.mark.parametrize("how", ["killed", "error", "forgotten"])
+@pytest.mark.parametrize("how", daily(["killed", "error", "forgotten"], "killed"))
 def test_what_was_started_here_ends_with_us(how: str) -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     name, *pids = ran.stdout.splitlines()[0].split()

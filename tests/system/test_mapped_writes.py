@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from daily import daily
 from fs_session import PATIENCE_S, running
 from waiting import until
 
@@ -99,7 +100,7 @@ def parts(session: SessionRecord, ino: int) -> list[bytes]:
 @pytest.mark.parametrize("layout", SIZES)
 @pytest.mark.parametrize("copies", [1, 2])
 @pytest.mark.parametrize("writer", [0, 1], ids=["maker", "other"])
-@pytest.mark.parametrize("syncs", [False, True], ids=["", "msync"])
+@pytest.mark.parametrize("syncs", daily([False, True], True), ids=["", "msync"])
 def test_what_is_written_by_a_mapping_after_its_descriptor_was_closed(
     served: Served, layout: str, copies: int, writer: int, syncs: bool
 ) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from daily import daily
 from fs_session import PATIENCE_S, about, kill, running
 
 from amfs.client import discovery
@@ -52,8 +53,8 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("spaces", SPACES.values(), ids=SPACES.keys())
-def test_a_session_is_whole_in_other_namespaces(tmp_path: Path, spaces: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("space", daily(SPACES, "pid", "all"))
+def test_a_session_is_whole_in_other_namespaces(tmp_path: Path, space: str) -> None:
     """``unshare --pid … amfs ls /`` removed the directory of every session of the user."""
     (tmp_path / "m").mkdir()
     content = os.urandom(3 << 20)
@@ -61,7 +62,7 @@ def test_a_session_is_whole_in_other_namespaces(tmp_path: Path, spaces: tuple[st
     (tmp_path / "list").write_text(TASK)
     with running(2) as session:
         done = within(
-            spaces,
+            SPACES[space],
             f"{AMFS} ls / && {AMFS} put in /in && {AMFS} get /in back && {AMFS} mount m && cat m/in > read && echo new > m/new && ls m && "
             f"{AMFS} run -q list && {AMFS} status && {AMFS} umount m",
             tmp_path,
@@ -72,7 +73,7 @@ def test_a_session_is_whole_in_other_namespaces(tmp_path: Path, spaces: tuple[st
         assert (tmp_path / "out").read_text() == "made\n"
         assert "2 of 2 nodes up" in done.stdout and f"mounts {tmp_path}/m" in done.stdout
         assert sorted(amfs("ls", "/").stdout.split()) == ["in", "new"]
-        taken = within(spaces, f"{AMFS} up --name {session.name}", tmp_path)
+        taken = within(SPACES[space], f"{AMFS} up --name {session.name}", tmp_path)
         assert taken.returncode and "is running" in taken.stderr
         assert discovery.is_live(session)
 
@@ -155,7 +156,7 @@ def moment(directory: Path, what: str) -> bool:
     return any(directory.glob(what))
 
 
-@pytest.mark.parametrize("what", [".starting-*", "*/starting", "*/node-0.life", "*/node-1.ipc", "*/session.json"])
+@pytest.mark.parametrize("what", daily([".starting-*", "*/starting", "*/node-0.life", "*/node-1.ipc", "*/session.json"], "*/node-1.ipc"))
 def test_a_start_that_is_killed_leaves_nothing(tmp_path_factory: pytest.TempPathFactory, what: str) -> None:
     """Nodes without a session file were left, which nobody could find."""
     base = tmp_path_factory.mktemp("r")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from daily import daily
 from fs_session import PATIENCE_S, running
 from waiting import until
 
@@ -51,7 +52,7 @@ def check_two(request: pytest.FixtureRequest, path: Path) -> None:
     assert has_two(path)
 
 
-@pytest.mark.parametrize("node", range(NODES))
+@pytest.mark.parametrize("node", daily(range(NODES), 1))
 def test_a_file_is_cut_and_grows_by_its_name(request: pytest.FixtureRequest, places: list[Path], node: int) -> None:
     files = [places[0] / f"{node}-{number}" for number in range(20)]  # their records lie on all nodes
     for path in files:

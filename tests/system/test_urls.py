@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from daily import daily
 from fs_session import amfs, running
 from servers import S3, Sftp, Web, free_port, s3_in_environment, web_of_a_module
 
@@ -116,7 +117,7 @@ def test_a_key_that_ends_with_a_slash_is_a_directory(s3: S3, files: Files) -> No
     assert files.isdir("/marks/empty") and files.read_bytes("/marks/full/file") == b"f"
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", daily([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], signal.SIGKILL))
 def test_a_dump_that_is_ended_leaves_the_old_object(s3: S3, files: Files, how: int) -> None:
     bucket = f"ended-{how}"
     s3.put(bucket, {"object": b"old"})
