@@ -200,10 +200,7 @@ class Driver:
     def _read(self, source: Any) -> Loaded:
         from amfs.translate.detect import read
 
-        arguments = self.given.get("arguments", ())
-        loaded = read(
-            source, format=self.format, files=self.files, strict=self.given["strict"], arguments=arguments, shell=self.given["shell"]
-        )  # fmt: skip
+        loaded = read(source, format=self.format, files=self.files, strict=self.given["strict"], shell=self.given["shell"])
         if catalog := self.given.get("catalog"):
             from amfs.translate.catalog import read_catalog
 
