@@ -20,7 +20,7 @@ PNG_SECONDS_MAX = 60
 
 @click.command()
 @click.argument("source", metavar="FILE", type=click.Path(allow_dash=True))
-@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT OR JX]")
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT]")
 @click.option("-o", "--output", metavar="OUT", type=click.Path(allow_dash=True), default="-", show_default="stdout", help="Write here.")
 @click.option("--to", type=click.Choice(FORMS), help="Form of the picture (default: by the ending of OUT, else svg).")
 @click.option("--group/--all", "grouped", default=None, help="One box for tasks of one kind and level, or one for every task.")

@@ -17,7 +17,7 @@ KINDS_SHOWN = 30
 
 @click.command()
 @click.argument("source", metavar="FILE", type=click.Path(allow_dash=True))
-@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT OR JX]")
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT]")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="auto", show_default=True, help="Format of FILE.")
 @click.option("--files", metavar="LIST", type=click.Path(dir_okay=False), help="File list (ID NAME STATE) that goes with FILE.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)

@@ -110,7 +110,7 @@ class _Run(Grouped):
     "session does not answer; 5 this machine lacks something; 130 interrupted."
 )
 @click.argument("file", default="-", shell_complete=local_files)
-@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT OR JX]")
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT]")
 @click.option(
     "--format",
     "format_",
@@ -200,7 +200,6 @@ def run(file: str, arguments: tuple[str, ...], **given: Any) -> int:
       amfs run --resume tasks.txt              what an earlier run did not finish
       amfs run --synthetic --time-scale 0.01 montage.dax    a replay, a hundred times faster
       amfs run sweep.swift -- -n=100           a script and its arguments
-      amfs run parts.jx -- PARTS=10            JX with a name given here
       amfs run --on slurm --nodes 1..16 --time 2h tasks.txt     a session of jobs for this run
     """
     if storage := given.pop("storage"):
@@ -229,6 +228,8 @@ def _run(file: str, arguments: tuple[str, ...], given: dict[str, Any]) -> int:
     from amfs.display.choice import make_progress
 
     script, stream = script_format(file, given["format_"], look=not given["synthetic"])
+    if arguments and not script:
+        raise UsageError(f"{file} is no script, so it takes no arguments")
     with _place(given) as directory:
         options = options_of(file, {**given, "directory": directory})
         progress = make_progress(output=given["output"], quiet=given["quiet"])

@@ -242,8 +242,6 @@ class Driver:
         from amfs.client.place import FilesPlace
         from amfs.workflow.checks import StreamChecker
 
-        if self.given.get("arguments"):
-            raise UsageError(f"{self.options.source} is no script, so it takes no arguments")
         checker = StreamChecker(FilesPlace(self.options.base, self.options.session), self.options.source)
         return [], checker.plan, checker
 

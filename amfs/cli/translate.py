@@ -26,7 +26,7 @@ OUTPUTS = ("tasklist", "jsonl", "filelist", "wfformat", "dot", "mermaid")
 
 @click.command()
 @click.argument("source", metavar="FILE", type=click.Path(allow_dash=True))
-@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT OR JX]")
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT]")
 @click.option("--to", type=click.Choice(OUTPUTS), help="Format to write. Without it, FILE is only checked.")
 @click.option(
     "-o", "--output", metavar="OUT", type=click.Path(allow_dash=True), default="-", show_default="stdout", help="Write here, not to stdout."

@@ -343,8 +343,6 @@ def _read_all(source: Source, format: str, arguments: Sequence[str] = (), shell:
                 if shell:
                     raise UsageError(f"--shell is for lists of command lines, and {title} is none ({found})")
                 document = make_document_reader(found, title)
-                if arguments and not document.takes_arguments:
-                    raise UsageError(f"{title} is no script, so it takes no arguments")
                 document.arguments = arguments
                 for piece in data:
                     document.feed(piece)

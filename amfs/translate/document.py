@@ -40,12 +40,10 @@ NESTED_MAX = 10
 class DocumentReader(Reader):
     """Base of the readers of whole documents. ``source`` is a path, or "standard input"; files beside it are looked up in its directory."""
 
-    takes_arguments = False
-
     def __init__(self, source: str) -> None:
         super().__init__(source)
         self.dead = False  # no use in feeding more
-        self.arguments: Sequence[str] = ()  # for formats that ``take_arguments``
+        self.arguments: Sequence[str] = ()  # of a script, which a document is not
         self.outer: tuple[str, ...] = ()  # documents in which this one is a sub-workflow, outermost first, as absolute paths
         self.later: Mapping[str, Later] = {}  # jobs that stand for sub-workflows whose documents other jobs make
         self.absent: dict[str, str] = {}  # catalogs that are named and not there: kind -> what to tell those who miss something

@@ -65,7 +65,6 @@ class Rule(msgspec.Struct):
 class MakeflowReader(KeptReader):
     """Reads a Makeflow; ``tasks`` are complete after ``finish``. Tasks are numbered from 0, as in Makeflow's own logs."""
 
-    takes_arguments = True  # in JX
     confined = False  # a rule names its files as its user does, like any script
 
     def __init__(self, source: str) -> None:
@@ -80,8 +79,7 @@ class MakeflowReader(KeptReader):
         self._rule: Rule | None = None
         self._needs: list[tuple[str, dict[str, str]]] = []  # of each task: category, variables of its rule
         self._alone: dict[str, tuple[str, dict[str, str]]] = {}  # category -> the same of its rules without variables
-        self._nested: list[tuple[int, str, str, dict[str, Any]]] = []  # index of a task, the Makeflow it calls, where, names for it
-        self._given: dict[str, Any] = {}  # names for expressions
+        self._nested: list[tuple[int, str, str]] = []  # index of a task, the Makeflow it calls, where
 
     def finish(self) -> None:
         if self.dead:
@@ -92,9 +90,6 @@ class MakeflowReader(KeptReader):
             return
         if re.match(rb"(?:\s|#[^\n]*\n)*+\{", data):
             self._jx(data)
-        elif self.arguments:
-            self.end(0, "arguments are for the names of a Makeflow in JX, and this is none")
-            return
         else:
             pieces = in_pieces(data, _PIECE)
             del data  # the lines that have been read are not kept beside their tasks
@@ -118,17 +113,10 @@ class MakeflowReader(KeptReader):
                 self.fault(number, str(error), line)
         self._close_rule()
 
-    def _read_argument(self, file: str) -> bytes:
-        try:
-            with open(file, "rb") as opened:
-                return opened.read()
-        except OSError as error:
-            raise Malformed(f"cannot read {file}: {error.strerror}") from None
-
     def _jx(self, data: bytes) -> None:
         """A Makeflow in JSON or JX. Its words are what they are: nothing is expanded or unquoted."""
         try:
-            parsed = makeflow_jx.parse(data, self._given | makeflow_jx.context(self.arguments, self._read_argument))
+            parsed = makeflow_jx.parse(data)
             document = parsed.content
             self._literal = True
             self._categorized = document.default_category != "default"
@@ -173,12 +161,14 @@ class MakeflowReader(KeptReader):
         file = nested.path if nested is not None else rule.workflow or rule.makeflow
         if (rule.command is None) == (not file):
             raise Malformed("a rule has either a command or a workflow")
+        if rule.args:
+            raise Malformed("a workflow with 'args' is not read; write its plain form with: jx2json --jx-args")
         if rule.local_job:
             self.remark("local_job", line, "local_job has no meaning here: a rule runs where there is room")
         if rule.command is not None:
             self._add(made, rule.command.strip(" \t\n"), line)
         else:
-            self._add_nested(made, str(file), nested.cwd if nested is not None else "", rule.args)
+            self._add_nested(made, str(file), nested.cwd if nested is not None else "")
 
     # ── lines ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -301,9 +291,9 @@ class MakeflowReader(KeptReader):
         else:
             self._add(rule, command, number)
 
-    def _add_nested(self, rule: Rule, file: str, where: str, given: dict[str, Any] | None = None) -> None:
-        """A task that calls another Makeflow, whose rules will take its place. ``given``: names for its expressions."""
-        self._nested.append((len(self.tasks), file, where, given or {}))
+    def _add_nested(self, rule: Rule, file: str, where: str) -> None:
+        """A task that calls another Makeflow, whose rules will take its place."""
+        self._nested.append((len(self.tasks), file, where))
         self._add(rule, f"makeflow {quote(file)}", rule.line)
 
     def _add(self, rule: Rule, command: str, number: int) -> None:
@@ -409,10 +399,7 @@ class MakeflowReader(KeptReader):
     # ── Makeflows in Makeflows ─────────────────────────────────────────────────────────────────────
 
     def _expand(self) -> None:
-        children = {
-            index: (child, where)
-            for index, file, where, given in self._nested if (child := self._child(index, file, where, given)) is not None
-        }  # fmt: skip
+        children = {index: (child, where) for index, file, where in self._nested if (child := self._child(index, file, where)) is not None}
         if not children:
             return
         tasks: list[Task] = []
@@ -431,15 +418,12 @@ class MakeflowReader(KeptReader):
             tasks += inner
         self.tasks = tasks
 
-    def _child(self, index: int, file: str, where: str, given: dict[str, Any]) -> MakeflowReader | None:
+    def _child(self, index: int, file: str, where: str) -> MakeflowReader | None:
         task = self.tasks[index]
         name = local_path(file)
         places = [os.path.join(self.directory, where, name), os.path.join(self.directory, name)]
         path = next((os.path.abspath(place) for place in places if os.path.isfile(place)), "")
         here = os.path.abspath(self.source)
-        if not path and given:
-            self.fault(task.line, f"the workflow {file}, which gets 'args', is not there")
-            return None
         if not path:
             words = f"the Makeflow {file} is not there (another rule may make it); the rule is left as a call of makeflow"
             self.remark("MAKEFLOW", task.line, words)
@@ -457,7 +441,6 @@ class MakeflowReader(KeptReader):
         if data is None:
             return None
         child = MakeflowReader(path)
-        child._given = given
         child._exports = dict(self._exports)
         child._values = {name: [(0, history[-1][1])] for name, history in self._values.items() if name in self._exports}
         return child if self.read_nested(child, data, task.line, "nested Makeflow") else None

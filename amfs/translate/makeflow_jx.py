@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from amfs.translate.document import taken
 from amfs.translate.jx_evaluate import evaluate
-from amfs.translate.jx_parse import NotJx
 from amfs.translate.shell_quoting import Malformed
 
 
@@ -43,7 +41,7 @@ class JxRule(msgspec.Struct):
     output: list[str | File] | str = []
     workflow: str | None = None
     makeflow: str | Nested | None = None
-    args: dict[str, Any] = {}
+    args: dict[str, msgspec.Raw] = {}
     category: str = ""
     resources: dict[str, int | float] = {}
     environment: dict[str, str | int | float] = {}
@@ -72,15 +70,15 @@ class Document(NamedTuple):
     lines: list[int] | None
 
 
-def parse(data: bytes, given: Mapping[str, Any] | None = None) -> Document:
-    """``given``: values of names, which go before those under ``define``. Raises Malformed, with what to do; NotJx with the line."""
+def parse(data: bytes) -> Document:
+    """Raises Malformed, with what to do; NotJx with the line."""
     lines = None
     try:
         return Document(msgspec.json.decode(data, type=JxDocument), data, None)
     except msgspec.ValidationError as error:
         raise Malformed(_in_words(error)) from None
     except (msgspec.DecodeError, ValueError, RecursionError):
-        value = evaluate(data.decode("utf-8", "surrogateescape"), given)
+        value = evaluate(data.decode("utf-8", "surrogateescape"))
     try:
         if isinstance(value, dict) and isinstance(value.get("rules"), list):
             lines = [getattr(rule, "line", 1) for rule in value["rules"]]
@@ -90,36 +88,6 @@ def parse(data: bytes, given: Mapping[str, Any] | None = None) -> Document:
         raise Malformed(_in_words(error)) from None
     except (UnicodeEncodeError, RecursionError, OverflowError):
         raise Malformed("this is neither JSON nor JX in UTF-8") from None
-
-
-def context(arguments: Sequence[str], read: Callable[[str], bytes]) -> dict[str, Any]:
-    """The names that arguments give: ``NAME=EXPRESSION`` or, as Makeflow has them, ``--jx-define NAME=EXPRESSION`` and ``--jx-args FILE``,
-    a file of an object. Later ones may use earlier ones. ``read`` gives the bytes of a file. Raises Malformed, and what ``read`` raises."""
-    names: dict[str, Any] = {}
-    words = iter(arguments)
-    for word in words:
-        option, sign, value = word.partition("=")
-        if option in ("--jx-args", "--jx-define") and not sign:
-            value = next(words, "")
-        if option == "--jx-args":
-            found = _evaluated(value, read(value).decode("utf-8", "surrogateescape"), names)
-            if not isinstance(found, dict):
-                raise Malformed(f"{value} is no object of names: {{\"NAME\": VALUE, ...}}")
-            names |= found
-            continue
-        name, sign, text = (value if option == "--jx-define" else word).partition("=")
-        if not sign or not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
-            raise Malformed(f"the argument {word} is neither NAME=EXPRESSION nor --jx-args FILE")
-        names[name] = _evaluated(word, text, names)
-    return names
-
-
-def _evaluated(what: str, text: str, names: Mapping[str, Any]) -> Any:
-    try:
-        return evaluate(text, names)
-    except NotJx as error:
-        hint = "" if text[:1] in "\"'" else "; a string stands in quotes of its own: 'NAME=\"text\"'"
-        raise Malformed(f"{what}: {error}{hint}") from None
 
 
 def rules(document: Document) -> Iterator[tuple[int, JxRule | str, list[str]]]:

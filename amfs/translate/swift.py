@@ -99,7 +99,6 @@ def _keep_tables() -> None:
 class SwiftReader(DocumentReader):
     """A script whose tasks are known without a run."""
 
-    takes_arguments = True
     language = "auto"
 
     def __init__(self, source: str) -> None:

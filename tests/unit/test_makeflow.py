@@ -438,38 +438,6 @@ def test_nested_makeflows_in_json(tmp_path: Path, rule: str, inner: str) -> None
     assert [(task.id, task.argv, task.inputs) for task in reader.tasks] == [("0.0", ("p", "in"), ("in",))]
 
 
-def with_arguments(text: str, *arguments: str) -> MakeflowReader:
-    reader = MakeflowReader("/nowhere/Makeflow")
-    reader.arguments = arguments
-    reader.feed(text.encode())
-    reader.finish()
-    return reader
-
-
-def test_names_of_jx_are_given_as_arguments(tmp_path: Path) -> None:
-    text = '{"define": {"N": 1, "OUT": "x"}, "rules": [{"command": format("make %s %d", OUT, i), "outputs": [OUT + i]} for i in L[:N]]}'
-    text = text.replace("OUT + i", 'template("{OUT}{i}")')
-    given = tmp_path / "names"
-    given.write_text('{"L": range(2, 9), # these\n "OUT": "y" + E}')
-    reader = with_arguments(text, 'E="e"', "--jx-args", str(given), "N=1 + 1", "--jx-define=UNUSED=[]")
-    assert not reader.faults and [task.outputs for task in reader.tasks] == [("ye2",), ("ye3",)]
-    for arguments, words in (
-        (["N"], "N is neither NAME=EXPRESSION nor --jx-args FILE"), (["OUT=plain"], "a string stands in quotes of its own"),
-        (["--jx-args", "/nowhere/names"], "cannot read /nowhere/names"), (["--jx-args"], "cannot read"), (["1=2"], "is neither"),
-    ):
-        assert words in with_arguments(text, *arguments).faults[0].message
-    assert "this is none" in with_arguments("a:\n\ttouch a\n", "N=1").faults[0].message
-
-
-def test_a_workflow_in_jx_gets_its_args(tmp_path: Path) -> None:
-    (tmp_path / "inner.jx").write_text('{"rules": [{"command": "touch " + NAME, "outputs": [NAME]}]}')
-    text = '{"rules": [{"workflow": "inner.jx", "args": {"NAME": "a" + i}, "outputs": ["a" + i]} for i in ["1", "2"]]}'
-    reader = read(text, str(tmp_path / "outer.jx"))
-    assert not reader.faults and [task.outputs for task in reader.tasks] == [("a1",), ("a2",)]
-    absent = read('{"rules": [\n{"workflow": "w", "args": {"N": 1}}]}').faults[0]
-    assert (absent.line, absent.message) == (2, "the workflow w, which gets 'args', is not there")
-
-
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
@@ -488,6 +456,7 @@ def test_a_workflow_in_jx_gets_its_args(tmp_path: Path) -> None:
         ('{"rules": [\n\n{"command": ""}]}', 3, "an empty command"),
         ('{"rules": [\n{"command": 5}]}', 2, "command: expected 'str | null', got 'int'"),
         ('{"rules": [\n{"command": "p", "workflow": "w"}]}', 2, "either a command or a workflow"),
+        ('{"rules": [\n{"workflow": "w", "args": {"N": 1}}]}', 2, "'args'"),
         ('{"rules": [\n{"command": "p", "inputs": [{"nam": "x"}]}]}', 2, "unknown field 'nam'"),
         ('{"rules": [\n{"command": "p", "inputs": [{"task_name": "x"}]}]}', 2, "a file without a name"),
         ('{"rules": [\n{"command": "p", "resources": {"core": 1}}]}', 2, "unknown resource 'core'"),
