@@ -7,17 +7,21 @@ import stat
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Unpack, overload
 
 from amfs.client.discovery import is_live
 from amfs.client.files import Extent, Files, StrPath, Usage
+from amfs.client.keywords import OpenKeywords, PutKeywords
 from amfs.client.tree import Entry
 from amfs.errors import SessionError, UsageError
+from amfs.operations.keywords import LoadingKeywords, MoveKeywords, ReduceKeywords, ShuffleKeywords
 from amfs.runs.api import RunResult, Session, run
 from amfs.runs.keywords import RunKeywords, SessionKeywords
 from amfs.vocabulary.attr import COPIES_MAX, Attr
 
 if TYPE_CHECKING:
+    from _typeshed import OpenBinaryMode, OpenTextMode
+
     from amfs.display.summary import Summary
     from amfs.functions.executor import Executor
     from amfs.operations.collective import Moved
@@ -251,9 +255,30 @@ class Cluster:
 
     # ── files ──────────────────────────────────────────────────────────────────────────────────────
 
-    def open(self, path: StrPath, mode: str = "r", *args: Any, **how: Any) -> IO[Any]:
+    @overload
+    def open(
+        self, path: StrPath, mode: OpenTextMode = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
+        newline: str | None = None, **how: Unpack[OpenKeywords],
+    ) -> IO[str]: ...  # fmt: skip
+
+    @overload
+    def open(
+        self, path: StrPath, mode: OpenBinaryMode, buffering: int = -1, encoding: None = None, errors: None = None,
+        newline: None = None, **how: Unpack[OpenKeywords],
+    ) -> IO[bytes]: ...  # fmt: skip
+
+    @overload
+    def open(
+        self, path: StrPath, mode: str, buffering: int = -1, encoding: str | None = None, errors: str | None = None,
+        newline: str | None = None, **how: Unpack[OpenKeywords],
+    ) -> IO[str] | IO[bytes]: ...  # fmt: skip
+
+    def open(
+        self, path: StrPath, mode: str = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
+        newline: str | None = None, **how: Unpack[OpenKeywords],
+    ) -> IO[str] | IO[bytes]:  # fmt: skip
         """As Python's ``open``; see ``Files.open`` for what there is besides."""
-        return self.files.open(path, mode, *args, **how)
+        return self.files.open(path, mode, buffering, encoding, errors, newline, **how)
 
     def ls(self, path: StrPath = "/") -> list[Listed]:
         """The entries of a directory, by name; of a file the one for itself. Names are text, as ``os.fsdecode`` makes it."""
@@ -277,7 +302,7 @@ class Cluster:
         """All that is known: layout, writer and rank, too."""
         return self.files.info(path)
 
-    def upload(self, local: str | os.PathLike[str], path: StrPath, **how: Any) -> None:
+    def upload(self, local: str | os.PathLike[str], path: StrPath, **how: Unpack[PutKeywords]) -> None:
         """Copy a local file in: see ``Files.put_file``."""
         self.files.put_file(local, path, **how)
 
@@ -305,13 +330,13 @@ class Cluster:
 
     # ── whole directories ──────────────────────────────────────────────────────────────────────────
 
-    def load(self, sources: str | Sequence[str], path: StrPath, **how: Any) -> Transferred:
+    def load(self, sources: str | Sequence[str], path: StrPath, **how: Unpack[LoadingKeywords]) -> Transferred:
         """Copy local files in, all nodes at the same time: see ``operations.loading.load``."""
         from amfs.operations.loading import load
 
         return load(self.files, sources, path, **how)
 
-    def dump(self, paths: StrPath | Sequence[StrPath], target: str, **how: Any) -> Transferred:
+    def dump(self, paths: StrPath | Sequence[StrPath], target: str, **how: Unpack[LoadingKeywords]) -> Transferred:
         """Copy files out, all nodes at the same time: see ``operations.loading.dump``."""
         from amfs.operations.loading import dump
 
@@ -323,34 +348,34 @@ class Cluster:
 
         return diff(self.files, first, second)
 
-    def multicast(self, *paths: StrPath, **how: Any) -> Moved:
+    def multicast(self, *paths: StrPath, **how: Unpack[MoveKeywords]) -> Moved:
         """Copy files to every node: see ``operations.collective.move``."""
         return self._move("multicast", paths, how)
 
-    def gather(self, *paths: StrPath, **how: Any) -> Moved:
+    def gather(self, *paths: StrPath, **how: Unpack[MoveKeywords]) -> Moved:
         """Copy files to one node, ``root``: see ``operations.collective.move``."""
         return self._move("gather", paths, how)
 
-    def allgather(self, *paths: StrPath, **how: Any) -> Moved:
+    def allgather(self, *paths: StrPath, **how: Unpack[MoveKeywords]) -> Moved:
         """Gather files on one node, and copy all of them to every node: see ``operations.collective.move``."""
         return self._move("allgather", paths, how)
 
-    def scatter(self, *paths: StrPath, **how: Any) -> Moved:
+    def scatter(self, *paths: StrPath, **how: Unpack[MoveKeywords]) -> Moved:
         """Deal files out to the nodes: see ``operations.collective.move``."""
         return self._move("scatter", paths, how)
 
-    def _move(self, kind: str, paths: tuple[StrPath, ...], how: dict[str, Any]) -> Moved:
+    def _move(self, kind: str, paths: tuple[StrPath, ...], how: MoveKeywords) -> Moved:
         from amfs.operations.collective import move
 
         return move(self.files, kind, paths, **how)
 
-    def shuffle(self, source: StrPath, target: StrPath, **how: Any) -> Shuffled:
+    def shuffle(self, source: StrPath, target: StrPath, **how: Unpack[ShuffleKeywords]) -> Shuffled:
         """Group the lines of the files in ``source`` by their key: see ``operations.shuffle.shuffle``."""
         from amfs.operations.shuffle import shuffle
 
         return shuffle(self.files, source, target, **how)
 
-    def reduce(self, source: StrPath, target: StrPath, command: Sequence[str], **how: Any) -> RunResult:
+    def reduce(self, source: StrPath, target: StrPath, command: Sequence[str], **how: Unpack[ReduceKeywords]) -> RunResult:
         """Combine many files into one: see ``operations.reducing.reduce``."""
         from amfs.operations.reducing import reduce
 

@@ -8,6 +8,7 @@ import subprocess
 
 import click
 
+from amfs.cli.jx_options import definitions, with_jx_options
 from amfs.errors import SystemSetupError, UsageError
 from amfs.translate.detect import FORMATS
 
@@ -26,8 +27,17 @@ PNG_SECONDS_MAX = 60
 @click.option("--group/--all", "grouped", default=None, help="One box for tasks of one kind and level, or one for every task.")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="auto", show_default=True, help="Format of FILE.")
 @click.option("--files", metavar="LIST", type=click.Path(dir_okay=False), help="File list (ID NAME STATE) that goes with FILE.")
+@with_jx_options
 def graph(
-    source: str, arguments: tuple[str, ...], output: str, to: str | None, grouped: bool | None, format_: str, files: str | None
+    source: str,
+    arguments: tuple[str, ...],
+    output: str,
+    to: str | None,
+    grouped: bool | None,
+    format_: str,
+    files: str | None,
+    jx_args: tuple[str, ...],
+    jx_define: tuple[str, ...],
 ) -> int:
     """Draw the workflow FILE ("-": standard input): who waits for whom, from left to right.
 
@@ -45,7 +55,7 @@ def graph(
     converter = shutil.which("rsvg-convert") if form == "png" else ""
     if converter is None:
         raise SystemSetupError("PNG needs rsvg-convert (Debian: librsvg2-bin), which is not on PATH; every browser shows the SVG")
-    workflow = load(source, format=format_, files=files, arguments=arguments)
+    workflow = load(source, format=format_, files=files, arguments=arguments, definitions=definitions(jx_args, jx_define))
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)
     for words in later_in_words(workflow):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from amfs.cli.jx_options import definitions, with_jx_options
 from amfs.translate.detect import FORMATS
 
 if TYPE_CHECKING:
@@ -20,8 +21,17 @@ KINDS_SHOWN = 30
 @click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS OF A SCRIPT]")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="auto", show_default=True, help="Format of FILE.")
 @click.option("--files", metavar="LIST", type=click.Path(dir_okay=False), help="File list (ID NAME STATE) that goes with FILE.")
+@with_jx_options
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def info(source: str, arguments: tuple[str, ...], format_: str, files: str | None, output: str) -> int:
+def info(
+    source: str,
+    arguments: tuple[str, ...],
+    format_: str,
+    files: str | None,
+    jx_args: tuple[str, ...],
+    jx_define: tuple[str, ...],
+    output: str,
+) -> int:
     """Say what is in the workflow FILE ("-": standard input): tasks by kind, files by role, edges, depth, width, critical path, bytes.
 
     Nothing is run, and no file of the workflow needs to be there. What the document says that has no meaning here is told on stderr.
@@ -30,7 +40,8 @@ def info(source: str, arguments: tuple[str, ...], format_: str, files: str | Non
     from amfs.translate.shape import later_in_words, shape_of
     from amfs.workflow.versions import versioned
 
-    workflow = versioned(load(source, format=format_, files=files, arguments=arguments))
+    defined = definitions(jx_args, jx_define)
+    workflow = versioned(load(source, format=format_, files=files, arguments=arguments, definitions=defined))
     shape = shape_of(workflow)
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from amfs.cli.completion import local_files, session_names
+from amfs.cli.jx_options import definitions, with_jx_options
 from amfs.cli.run_driver import Driver, grows
 from amfs.cli.session_options import job_options, session_for_run, size_of, spill_sizes, with_spill_options
 from amfs.errors import SessionError, UsageError
@@ -27,14 +28,16 @@ _MOMENT_S = 1.0
 
 #: The options as ``--help`` lists them; a test looks that each stands in one group.
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Tasks and inputs": ("format_", "shell", "strict", "config", "files", "catalog", "directory", "shared_inputs", "storage"),
+    "Tasks and inputs": (
+        "format_", "shell", "strict", "config", "files", "catalog", "jx_args", "jx_define", "directory", "shared_inputs", "storage",
+    ),
     "Where it runs": ("slots", "memory", "session", "local", "placement", "detach"),
     "On a cluster": ("on", "hosts", "at", "nodes", "time_", "wait", "on_options"),
     "Failures and resuming": ("retries", "fail_fast", "keep_sandbox", "resume", "journal", "no_journal"),
     "Memory for files": ("store", "store_limit", "high_water", "spill", "spill_limit"),
     "Output": ("keep_all", "hashed_outputs", "trace", "joblog", "quiet", "output"),
     "Replay": ("synthetic", "time_scale", "size_scale", "busy"),
-}
+}  # fmt: skip
 
 
 class Exclusion(NamedTuple):
@@ -132,6 +135,7 @@ class _Run(Grouped):
 )
 @click.option("--files", type=click.Path(), help="A file list that goes with the task list.")
 @click.option("--catalog", type=click.Path(), help="Where inputs are: lines NAME PLACE; a place is a URL or a path.")
+@with_jx_options
 @click.option("-j", "--slots", type=click.IntRange(1), help="Tasks at a time on this machine (without a session). Default: one per CPU.")
 @click.option("--memory", default="0", help="Memory for tasks that state theirs, such as 16G. Default: not accounted.")
 @click.option("--session", shell_complete=session_names, help="Run in this session. Default: the newest live one, if any.")
@@ -230,6 +234,7 @@ def _run(file: str, arguments: tuple[str, ...], given: dict[str, Any]) -> int:
     script, stream = script_format(file, given["format_"], look=not given["synthetic"])
     if arguments and not script:
         raise UsageError(f"{file} is no script, so it takes no arguments")
+    given["definitions"] = definitions(given["jx_args"], given["jx_define"], given["directory"] or "")
     with _place(given) as directory:
         options = options_of(file, {**given, "directory": directory})
         progress = make_progress(output=given["output"], quiet=given["quiet"])
@@ -240,6 +245,8 @@ def _run(file: str, arguments: tuple[str, ...], given: dict[str, Any]) -> int:
                 raise UsageError("--shell is for lists of command lines, and this is a script")
             if given["files"] is not None:
                 raise UsageError("--files is for task lists, and this is a script")
+            if given["jx_args"] or given["jx_define"]:
+                raise UsageError(f"--jx-define and --jx-args are for Makeflows in JX, and {file} is none")
             if given["catalog"]:
                 raise UsageError("--catalog is for lists of tasks, and this is a script, which maps its files itself")
             driver: Driver = ScriptDriver(file, options, progress, script, arguments, given, stream)

@@ -178,7 +178,14 @@ class Driver:
         strict = self.given["strict"]
         if self.given["synthetic"]:
             arguments = self.given["arguments"]
-            workflow = load(source, format=self.format, files=self.files, strict=strict, arguments=arguments)
+            workflow = load(
+                source,
+                format=self.format,
+                files=self.files,
+                strict=strict,
+                arguments=arguments,
+                definitions=self.given["definitions"],
+            )
             for words in later_in_words(workflow):
                 self.progress.message(f"{words}; a replay makes no documents, so it is replayed as one task")
             workflow, plan = self._replay(workflow, place)
@@ -200,7 +207,14 @@ class Driver:
     def _read(self, source: Any) -> Loaded:
         from amfs.translate.detect import read
 
-        loaded = read(source, format=self.format, files=self.files, strict=self.given["strict"], shell=self.given["shell"])
+        loaded = read(
+            source,
+            format=self.format,
+            files=self.files,
+            strict=self.given["strict"],
+            shell=self.given["shell"],
+            definitions=self.given["definitions"],
+        )
         if catalog := self.given.get("catalog"):
             from amfs.translate.catalog import read_catalog
 
@@ -228,7 +242,8 @@ class Driver:
         """Is what a pipe brings a document, or to be replayed? Then it must be read to its end before anything can run."""
         from amfs.translate.detect import DOCUMENTS, peek
 
-        if self.given["synthetic"] or self.given.get("catalog") or self.format in DOCUMENTS:
+        asked = self.given["synthetic"] or self.given.get("catalog") or self.given.get("jx_args") or self.given.get("jx_define")
+        if asked or self.format in DOCUMENTS:
             return True
         if self.format != "auto" or (self.file == "-" and sys.stdin.isatty()):
             return False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from amfs.cli.jx_options import definitions, with_jx_options
 from amfs.cli.session_options import size_of
 from amfs.errors import AmfsError, UsageError
 
@@ -68,6 +69,7 @@ def parse_faults(text: str, seed: int) -> Faults:
 
 @click.command()
 @click.argument("workflow", required=False, type=click.Path(allow_dash=True))
+@with_jx_options
 @click.option("--bag", type=click.IntRange(1), metavar="N", help="Instead of WORKFLOW: N independent tasks a core.")
 @click.option("--pairs", type=click.IntRange(1), metavar="N", help="Instead of WORKFLOW: N pairs a core, joined by a file, on two nodes.")
 @click.option("--churn", type=click.IntRange(0), metavar="D", help="Instead of WORKFLOW: NODES nodes join a session, then D of them die.")
@@ -215,6 +217,9 @@ def _positive(option: str, text: str) -> int:
 def _workload(workflow: str | None, given: dict[str, Any]) -> Workload:
     from amfs.sim import workload as made
 
+    defined = definitions(given["jx_args"], given["jx_define"])
+    if workflow is None and any(defined[:2]):
+        raise UsageError("--jx-args and --jx-define go with a WORKFLOW: --bag and --pairs have nothing to define")
     seconds, size = parse_time(given["task_time"]), size_of(given["file_size"])
     if sum(choice is not None for choice in (workflow, given["bag"], given["pairs"])) != 1:
         raise UsageError("say what to simulate: a WORKFLOW, --bag or --pairs, and only one of them")
@@ -231,7 +236,7 @@ def _workload(workflow: str | None, given: dict[str, Any]) -> Workload:
     from amfs.workflow.versions import versioned
 
     assert workflow is not None
-    return made.from_workflow(versioned(load(workflow)), seconds=seconds, bytes_each=size, **scales)
+    return made.from_workflow(versioned(load(workflow, definitions=defined)), seconds=seconds, bytes_each=size, **scales)
 
 
 def _costs(path: str | None) -> Costs:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import click
 
+from amfs.cli.jx_options import definitions, with_jx_options
 from amfs.cli.writing import write_out
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate.detect import FORMATS, load, load_checked
@@ -34,9 +35,19 @@ OUTPUTS = ("tasklist", "jsonl", "filelist", "wfformat", "dot", "mermaid")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="auto", show_default=True, help="Format of FILE.")
 @click.option("--files", metavar="LIST", type=click.Path(dir_okay=False), help="File list (ID NAME STATE) that goes with FILE.")
 @click.option("--check", "checked", is_flag=True, help="Check also what 'amfs run' checks: files, programs, cycles.")
+@with_jx_options
 @click.option("--strict", is_flag=True, help="Constructs that have no meaning here are faults, not remarks.")
 def translate(
-    source: str, arguments: tuple[str, ...], to: str | None, output: str, format_: str, files: str | None, checked: bool, strict: bool
+    source: str,
+    arguments: tuple[str, ...],
+    to: str | None,
+    output: str,
+    format_: str,
+    files: str | None,
+    checked: bool,
+    jx_args: tuple[str, ...],
+    jx_define: tuple[str, ...],
+    strict: bool,
 ) -> None:
     """Convert the workflow in FILE ("-": standard input) between formats, or only check it.
 
@@ -48,10 +59,12 @@ def translate(
         raise UsageError("-o needs --to: say which format to write")
     if format_ == "filelist":
         raise UsageError("a file list alone is no workflow; give it with --files")
+    defined = definitions(jx_args, jx_define)
     if checked or to is None:
-        workflow, _ = load_checked(source, HostPlace(), format=format_, files=files, arguments=arguments, strict=strict)
+        place = HostPlace()
+        workflow, _ = load_checked(source, place, format=format_, files=files, arguments=arguments, strict=strict, definitions=defined)
     else:
-        workflow = versioned(load(source, format=format_, files=files, arguments=arguments, strict=strict))
+        workflow = versioned(load(source, format=format_, files=files, arguments=arguments, strict=strict, definitions=defined))
         Graph(workflow)  # raises for cycles, as 'amfs info' does
     for remark in workflow.remarks:
         click.echo(f"amfs: {remark}", err=True)

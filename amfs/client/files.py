@@ -25,11 +25,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, overload
 
 from amfs.client import transfer, tree
 from amfs.client.connection import ANSWER_S, Call, NodeConnection, failure
 from amfs.client.keyvalue import KeyValue
+from amfs.client.keywords import OpenKeywords
 from amfs.client.open_file import RawFile, flags_of, wrap
 from amfs.client.paths import clean, join
 from amfs.client.transfer import Layout, Progress, Source
@@ -40,6 +41,9 @@ from amfs.host.umask import umask
 from amfs.vocabulary import attr as a
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary.attr import Attr
+
+if TYPE_CHECKING:
+    from _typeshed import OpenBinaryMode, OpenTextMode
 
 StrPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -181,7 +185,13 @@ class Files:
         for page in tree.pages(self.connection, clean(path)):
             yield from page
 
-    def listdir(self, path: StrPath = "/") -> list[Any]:
+    @overload
+    def listdir(self, path: str | os.PathLike[str] = "/") -> list[str]: ...
+
+    @overload
+    def listdir(self, path: bytes | os.PathLike[bytes]) -> list[bytes]: ...
+
+    def listdir(self, path: StrPath = "/") -> list[str] | list[bytes]:
         """The names in a directory, of the kind that ``path`` is: text or bytes."""
         names = [entry.name for entry in self.scandir(path)]
         return names if isinstance(os.fspath(path), bytes) else [os.fsdecode(name) for name in names]
@@ -198,9 +208,15 @@ class Files:
         """The paths that match; see ``tree.expand``."""
         return tree.expand(self.connection, clean(pattern))
 
-    def readlink(self, path: StrPath) -> Any:
+    @overload
+    def readlink(self, path: str | os.PathLike[str]) -> str: ...
+
+    @overload
+    def readlink(self, path: bytes | os.PathLike[bytes]) -> bytes: ...
+
+    def readlink(self, path: StrPath) -> str | bytes:
         """As ``os.readlink``."""
-        target = self._ask(q.ReadlinkPath(clean(path)), path)
+        target: bytes = self._ask(q.ReadlinkPath(clean(path)), path)
         return target if isinstance(os.fspath(path), bytes) else os.fsdecode(target)
 
     # ── changing the tree ──────────────────────────────────────────────────────────────────────────
@@ -356,6 +372,24 @@ class Files:
 
     # ── content ────────────────────────────────────────────────────────────────────────────────────
 
+    @overload
+    def open(
+        self, path: StrPath, mode: OpenTextMode = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None,
+        newline: str | None = None, **how: Unpack[OpenKeywords],
+    ) -> IO[str]: ...  # fmt: skip
+
+    @overload
+    def open(
+        self, path: StrPath, mode: OpenBinaryMode, buffering: int = -1, encoding: None = None, errors: None = None,
+        newline: None = None, **how: Unpack[OpenKeywords],
+    ) -> IO[bytes]: ...  # fmt: skip
+
+    @overload
+    def open(
+        self, path: StrPath, mode: str, buffering: int = -1, encoding: str | None = None, errors: str | None = None,
+        newline: str | None = None, **how: Unpack[OpenKeywords],
+    ) -> IO[str] | IO[bytes]: ...  # fmt: skip
+
     def open(
         self,
         path: StrPath,
@@ -369,7 +403,7 @@ class Files:
         layout: str | None = None,
         stripe: int = 0,
         rank: int | None = None,
-    ) -> IO[Any]:
+    ) -> IO[str] | IO[bytes]:
         """As Python's ``open``. For a file that is made: ``permissions`` before the umask, ``layout`` ("whole" or "striped", with
         ``stripe`` bytes each), ``rank``: the node that shall hold it. Without these the rule of its directory counts."""
         wish = layout_of(layout, stripe, rank)
@@ -415,7 +449,7 @@ class Files:
         with self.open(path, "rb", buffering=0) as file:
             return bytes(file.read())
 
-    def write_bytes(self, path: StrPath, data: bytes | bytearray | memoryview, **how: Any) -> int:
+    def write_bytes(self, path: StrPath, data: bytes | bytearray | memoryview, **how: Unpack[OpenKeywords]) -> int:
         """Make the file what ``data`` says; ``how`` as for ``open``."""
         with self.open(path, "wb", buffering=0, **how) as file:
             return file.write(data)

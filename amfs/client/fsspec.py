@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import IO, Any, cast
 
 import fsspec
 from fsspec.callbacks import DEFAULT_CALLBACK
@@ -388,7 +388,7 @@ class AmfsFile(io.IOBase):
         self.name = path if self.autocommit else os.fsdecode(fs.files.beside(path))
         if not self.autocommit and "x" in mode and fs.files.lexists(path):
             raise FileExistsError(path)
-        self.f = fs.files.open(self.name, mode if "b" in mode else mode + "b", **self.how)
+        self.f = cast("IO[bytes]", fs.files.open(self.name, mode if "b" in mode else mode + "b", **self.how))
         self.blocksize = CHUNK
 
     @property

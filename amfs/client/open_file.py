@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from amfs.client.connection import Call, GatewayLost, NodeConnection, Pending, failure
 from amfs.vocabulary import fs_requests as q
@@ -352,7 +352,7 @@ class RawFile(io.RawIOBase):
         return f"<amfs file {self.name!r} mode {self.mode!r}>"
 
 
-def wrap(raw: RawFile, mode: str, buffering: int, encoding: str | None, errors: str | None, newline: str | None) -> IO[Any]:
+def wrap(raw: RawFile, mode: str, buffering: int, encoding: str | None, errors: str | None, newline: str | None) -> IO[str] | IO[bytes]:
     """The file object that ``open`` gives for this mode and buffering."""
     if "b" in mode and (encoding is not None or errors is not None or newline is not None):
         raise ValueError("binary mode takes no encoding, errors or newline argument")

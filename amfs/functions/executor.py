@@ -18,7 +18,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from amfs.engine.calls import CallLimits
 from amfs.errors import SystemSetupError
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from amfs.functions.pickles import Pickled
 
 __all__ = ["CallInterrupted", "Executor", "RemoteTraceback", "WorkerLost"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Executor(futures.Executor):
@@ -68,15 +72,15 @@ class Executor(futures.Executor):
         self._forget: weakref.finalize[[Crew], Executor] | None = None
         watch(self)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> futures.Future[Any]:
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> futures.Future[_T]:
         """Have ``fn(*args, **kwargs)`` executed; returns a Future. Raises BrokenExecutor when workers cannot be started."""
         from amfs.functions.pickles import dumps_call
 
         return self._submit(self._pickles.of(fn), CALL, dumps_call(args, kwargs))
 
     def map(
-        self, fn: Callable[..., Any], /, *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
-    ) -> Iterator[Any]:
+        self, fn: Callable[..., _T], /, *iterables: Iterable[object], timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[_T]:
         """As ``concurrent.futures.Executor.map``. ``chunksize`` calls travel as one, which saves most of the cost of short ones."""
         from amfs.functions.pickles import dumps_call, dumps_chunk
 
@@ -137,7 +141,7 @@ class Executor(futures.Executor):
         if self._crew is not None and self._process == os.getpid():
             self._crew.release()
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool | None:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             self.interrupt()
         self.shutdown(wait=True)

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TypeVar
 
 from joblib import register_parallel_backend
 from joblib._parallel_backends import AutoBatchingMixin
-from joblib.parallel import ParallelBackendBase
+from joblib.parallel import Parallel, ParallelBackendBase
 
 from amfs.cluster import Cluster, newest_cluster
 from amfs.functions.executor import Executor
+
+_T = TypeVar("_T")
 
 
 class AmfsBackend(AutoBatchingMixin, ParallelBackendBase):
@@ -24,7 +26,7 @@ class AmfsBackend(AutoBatchingMixin, ParallelBackendBase):
     supports_retrieve_callback = True
     default_n_jobs = -1
 
-    def __init__(self, cluster: Cluster | None = None, retries: int = 0, **options: Any) -> None:
+    def __init__(self, cluster: Cluster | None = None, retries: int = 0, **options: object) -> None:
         super().__init__(**options)
         self._attached = None if cluster is not None else Cluster(newest_cluster() or None)
         self._cluster = cluster or self._attached
@@ -40,7 +42,7 @@ class AmfsBackend(AutoBatchingMixin, ParallelBackendBase):
             return 1
         return n_jobs if n_jobs > 0 else max(1, self._cluster.slots + 1 + n_jobs)
 
-    def configure(self, n_jobs: int = 1, parallel: Any = None, **options: Any) -> int:
+    def configure(self, n_jobs: int = 1, parallel: Parallel | None = None, **options: object) -> int:
         assert self._cluster is not None
         self.parallel = parallel
         count = self.effective_n_jobs(n_jobs)
@@ -48,14 +50,14 @@ class AmfsBackend(AutoBatchingMixin, ParallelBackendBase):
             self._executor = self._cluster.executor(count, retries=self._retries)
         return count
 
-    def submit(self, func: Callable[[], Any], callback: Callable[[Future[Any]], Any] | None = None) -> Future[Any]:
+    def submit(self, func: Callable[[], _T], callback: Callable[[Future[_T]], object] | None = None) -> Future[_T]:
         assert self._executor is not None
         future = self._executor.submit(func)
         if callback is not None:
             future.add_done_callback(callback)
         return future
 
-    def retrieve_result_callback(self, out: Future[Any]) -> Any:
+    def retrieve_result_callback(self, out: Future[_T]) -> _T:
         return out.result()
 
     def terminate(self) -> None:
@@ -68,7 +70,7 @@ class AmfsBackend(AutoBatchingMixin, ParallelBackendBase):
         if self._executor is not None:
             self._executor.close()
             self._executor = None
-        if ensure_ready:
+        if ensure_ready and self.parallel is not None:
             self.configure(n_jobs=self.parallel.n_jobs, parallel=self.parallel)
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TypeVar
 
 from parsl.executors.base import ParslExecutor
 from parsl.executors.errors import InvalidResourceSpecification
 
 from amfs.cluster import Cluster
 from amfs.functions.executor import Executor
+
+_T = TypeVar("_T")
 
 
 class AmfsExecutor(ParslExecutor):
@@ -41,7 +43,7 @@ class AmfsExecutor(ParslExecutor):
         self._cluster = Cluster(self.session, nodes=self.nodes, slots=self.slots)
         self._executor = self._cluster.executor(self.max_workers, retries=self.retries)
 
-    def submit(self, func: Callable[..., Any], resource_specification: dict[str, Any], *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, func: Callable[..., _T], resource_specification: dict[str, object], *args: object, **kwargs: object) -> Future[_T]:
         if resource_specification:
             raise InvalidResourceSpecification(set(resource_specification), "a call on amfs takes one slot; it has no resources to say")
         assert self._executor is not None

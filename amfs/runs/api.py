@@ -39,6 +39,7 @@ from amfs.workflow.workflow import Task, Workflow
 if TYPE_CHECKING:
     from amfs.display.html import Drawing
     from amfs.display.progress import Summary
+    from amfs.display.summary import Failure
     from amfs.vocabulary.messages import Result
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ class RunResult:
         return self.exit_code == 0
 
     @property
-    def failures(self) -> list[Any]:
+    def failures(self) -> list[Failure]:
         """The tasks that failed by themselves (``id``, ``what``, ``stderr``, ``where``, ``node``)."""
         return list(self.summary.failures)
 

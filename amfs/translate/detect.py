@@ -16,7 +16,16 @@ from typing import Any, BinaryIO, NamedTuple
 
 from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import commands, filelist, tasklist
-from amfs.translate.document import DOCUMENT_BYTES_MAX, ELEMENT_BYTES_MAX, STDIN, DocumentReader, in_pieces, taken
+from amfs.translate.document import (
+    DOCUMENT_BYTES_MAX,
+    ELEMENT_BYTES_MAX,
+    NO_DEFINITIONS,
+    STDIN,
+    Definitions,
+    DocumentReader,
+    in_pieces,
+    taken,
+)
 from amfs.translate.reader import FAULTS_MAX, Reader
 from amfs.translate.sniff import HEAD, Undetected, format_of_name, may_be_document, refuse_name, sniff, sniff_document
 from amfs.workflow.check_parts import Place
@@ -250,15 +259,16 @@ def load(
     name: str = "",
     strict: bool = False,
     arguments: Sequence[str] = (),
+    definitions: Definitions = NO_DEFINITIONS,
 ) -> Workflow:
     """Read a workflow from a path, "-" (standard input) or a binary file object, to its end.
 
     ``files``: a file list that goes with it. ``name``: of the workflow, if it does not say itself. ``strict``: constructs that have no
-    meaning here are faults, not remarks. ``arguments``: of a script. Raises WorkflowError with every fault of the text, UsageError if it
-    cannot be read at all. Checked are form, ids and texts, so that it can be written down again in any format; for the rest see
-    ``load_checked``.
+    meaning here are faults, not remarks. ``arguments``: of a script. ``definitions``: for a document in JX. Raises
+    WorkflowError with every fault of the text, UsageError if it cannot be read at all. Checked are form, ids and texts, so that it can be
+    written down again in any format; for the rest see ``load_checked``.
     """
-    workflow, faults, _ = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments)
+    workflow, faults, _ = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments, definitions=definitions)
     faults = faults or whole_faults(workflow)
     if faults:
         raise WorkflowError(faults)
@@ -276,9 +286,10 @@ def load_checked(
     prepare: Callable[[Workflow], None] | None = None,
     arguments: Sequence[str] = (),
     shell: str = "",
+    definitions: Definitions = NO_DEFINITIONS,
 ) -> tuple[Workflow, Plan]:
     """``load`` and ``amfs.workflow.checks.check`` in one go: WorkflowError has the faults of both. ``prepare`` is called in between."""
-    loaded = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments, shell=shell)
+    loaded = read(source, format=format, files=files, name=name, strict=strict, arguments=arguments, shell=shell, definitions=definitions)
     return loaded.workflow, checked(loaded, place, prepare)
 
 
@@ -300,9 +311,10 @@ def read(
     strict: bool = False,
     arguments: Sequence[str] = (),
     shell: str = "",
+    definitions: Definitions = NO_DEFINITIONS,
 ) -> Loaded:
     """``load`` without raising for faults."""
-    reader, title, found = _read_all(source, format, arguments, shell)
+    reader, title, found = _read_all(source, format, arguments, shell, definitions)
     faults = reader.all_faults()
     if found == "filelist":
         faults.append(Fault(title, 0, "this is a file list; give the task list, and this beside it with --files"))
@@ -328,7 +340,9 @@ def read(
     return Loaded(workflow, faults, reader.suspects)
 
 
-def _read_all(source: Source, format: str, arguments: Sequence[str] = (), shell: str = "") -> tuple[Reader, str, str]:
+def _read_all(
+    source: Source, format: str, arguments: Sequence[str] = (), shell: str = "", definitions: Definitions = NO_DEFINITIONS
+) -> tuple[Reader, str, str]:
     """(reader, title, format found) of a text read to its end."""
     if format not in FORMATS:
         raise UsageError(f"unknown format {format!r}; known are {', '.join(FORMATS)}")
@@ -339,11 +353,14 @@ def _read_all(source: Source, format: str, arguments: Sequence[str] = (), shell:
             pieces = in_pieces(head, _CHUNK)  # a reader takes some times the memory of what it is given at once
             del head
             data = chain(taken(pieces), _chunks(file))
+            if any(definitions[:3]) and found != "makeflow":
+                raise UsageError(f"--jx-define and --jx-args are for Makeflows in JX, and {title} is none")
             if found:
                 if shell:
                     raise UsageError(f"--shell is for lists of command lines, and {title} is none ({found})")
                 document = make_document_reader(found, title)
                 document.arguments = arguments
+                document.definitions = definitions
                 for piece in data:
                     document.feed(piece)
                     if document.dead:

@@ -11,7 +11,7 @@ import os
 import posixpath
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -37,6 +37,18 @@ DEPTH_MAX = 100
 NESTED_MAX = 10
 
 
+class Definitions(NamedTuple):
+    """Names that the user defines beside a document in JX (see docs/reference/makeflow.md)."""
+
+    files: tuple[str, ...] = ()  # each an object in JX; of two that define a name the later counts
+    expressions: tuple[tuple[str, str], ...] = ()  # name and expression; they go before those of files
+    values: Mapping[str, object] = {}  # by a document in which this one is nested
+    directory: str = ""  # where relative directories begin that the document lists; "": the current one
+
+
+NO_DEFINITIONS = Definitions()
+
+
 class DocumentReader(Reader):
     """Base of the readers of whole documents. ``source`` is a path, or "standard input"; files beside it are looked up in its directory."""
 
@@ -44,6 +56,7 @@ class DocumentReader(Reader):
         super().__init__(source)
         self.dead = False  # no use in feeding more
         self.arguments: Sequence[str] = ()  # of a script, which a document is not
+        self.definitions = NO_DEFINITIONS  # of a document in JX
         self.outer: tuple[str, ...] = ()  # documents in which this one is a sub-workflow, outermost first, as absolute paths
         self.later: Mapping[str, Later] = {}  # jobs that stand for sub-workflows whose documents other jobs make
         self.absent: dict[str, str] = {}  # catalogs that are named and not there: kind -> what to tell those who miss something

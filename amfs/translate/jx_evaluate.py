@@ -7,7 +7,7 @@ import math
 import posixpath
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import lark
 
@@ -27,37 +27,56 @@ class Located(dict[str, Any]):
 
 
 class _Lazy:
-    """A definition, evaluated when somebody looks."""
+    """A definition, evaluated when somebody looks. ``source``: of one that stands in another text, what to call that text."""
 
-    def __init__(self, tree: lark.Tree[Any]) -> None:
+    def __init__(self, tree: lark.Tree[Any], source: str = "") -> None:
         self.tree = tree
+        self.source = source
         self.busy = False
 
 
-def evaluate(text: str, given: Context | None = None) -> Any:
-    """The value of a document. ``given``: values of names, which go before those under ``define``. Raises NotJx, with the line."""
+def expression(text: str, source: str) -> Any:
+    """A definition for ``evaluate`` from its own text, which may use all other names. Raises NotJx."""
+    return _Lazy(parse(text), source)
+
+
+def definitions(text: str, source: str) -> dict[str, Any]:
+    """The same for all members of an object, and for those under ``define`` in it."""
     tree = parse(text)
-    machine = _Evaluator()
-    names: dict[str, Any] = {}
-    if tree.data == "object":
-        for pair in tree.children:
-            if isinstance(pair, lark.Tree) and machine.value(pair.children[0], {}) == "define":
-                names = machine.definitions(pair.children[1])
-                tree.children = [child for child in tree.children if child is not pair]
-                break
-    return machine.value(tree, names | dict(given or {}))
+    machine = _Evaluator(None)
+    under, members = machine.parted(tree)
+    return machine.definitions(under, source) | machine.definitions(members, source)
+
+
+def evaluate(text: str, given: Context | None = None, listdir: Callable[[str], list[str]] | None = None) -> Any:
+    """The value of a document. ``given``: values of names, which go before those under ``define``. ``listdir``: the names in a directory;
+    raises OSError. Raises NotJx, with the line."""
+    machine = _Evaluator(listdir)
+    under, tree = machine.parted(parse(text))
+    return machine.value(tree, machine.definitions(under) | dict(given or {}))
 
 
 class _Evaluator:
-    def __init__(self) -> None:
+    def __init__(self, listdir: Callable[[str], list[str]] | None) -> None:
+        self._listdir = listdir
         self._made = 0
         self._line = 1
 
-    def definitions(self, tree: Any) -> dict[str, Any]:
+    def parted(self, tree: lark.Tree[Any]) -> tuple[lark.Tree[Any], lark.Tree[Any]]:
+        """What stands under ``define`` of a document, and the document without it."""
+        if tree.data == "object":
+            for pair in tree.children:
+                if isinstance(pair, lark.Tree) and self.value(pair.children[0], {}) == "define":
+                    tree.children = [child for child in tree.children if child is not pair]
+                    return cast("lark.Tree[Any]", pair.children[1]), tree
+        return lark.Tree("object", []), tree
+
+    def definitions(self, tree: Any, source: str = "") -> dict[str, Any]:
         """What a ``define`` or ``let`` names. Its values may name each other, in any order."""
         if tree.data != "object":
             raise NotJx(_line(tree, 1), "definitions are an object: {\"NAME\": VALUE, …}")
-        return {self._text(pair.children[0]): _Lazy(pair.children[1]) for pair in tree.children if isinstance(pair, lark.Tree)}
+        pairs = [pair for pair in tree.children if isinstance(pair, lark.Tree)]
+        return {self._text(pair.children[0]): _Lazy(pair.children[1], source) for pair in pairs}
 
     def _text(self, tree: Any) -> str:
         value = self.value(tree, {})
@@ -146,17 +165,24 @@ class _Evaluator:
 
     def _named(self, name: str, names: Context) -> Any:
         if name not in names:
-            raise self._fault(f"{name} is not defined; define it in the file, under 'define'")
+            raise self._fault(f"{name} is not defined; define it in the file, under 'define', or with --jx-define {name}=EXPRESSION")
         value = names[name]
         if not isinstance(value, _Lazy):
             return value
         if value.busy:
             raise self._fault(f"the definition of {name} leads back to itself")
         value.busy = True
+        line = self._line
         try:
             return self.value(value.tree, names)
+        except NotJx as error:
+            if not value.source:
+                raise
+            raise NotJx(line, f"{name}, which {value.source} defines in line {error.line}: {error}") from None
         finally:
             value.busy = False
+            if value.source:
+                self._line = line
 
     # ── operators ──────────────────────────────────────────────────────────────────────────────────
 
@@ -258,16 +284,30 @@ class _Evaluator:
         line = self._line
         if name == "template":
             return self._template(given, names)
-        if name in ("listdir", "fetch"):
-            raise self._fault(f"{name}() reads what may change between two runs; give its value: define a name for it")
+        if name == "listdir":
+            return self._names_in(given)
+        if name == "fetch":
+            raise self._fault("fetch() is not read here; get the file before, and give its value with --jx-args FILE")
         function = _FUNCTIONS.get(name)
         if function is None:
-            raise self._fault(f"there is no function {name} (known: {', '.join(sorted([*_FUNCTIONS, 'let', 'template']))})")
+            raise self._fault(f"there is no function {name} (known: {', '.join(sorted([*_FUNCTIONS, 'let', 'listdir', 'template']))})")
         try:
             return function(*given)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
             self._line = line
             raise self._fault(f"{name}(): {error if isinstance(error, _Misuse) else 'wrong arguments'}") from None
+
+    def _names_in(self, given: list[Any]) -> list[str]:
+        if len(given) != 1 or not isinstance(given[0], str):
+            raise self._fault("listdir(): the path of a directory")
+        if self._listdir is None:
+            raise self._fault("listdir() has no directory to look into here")
+        try:
+            found = sorted(self._listdir(given[0]))
+        except (OSError, ValueError) as error:
+            raise self._fault(f"listdir(): {given[0]}: {getattr(error, 'strerror', None) or error}") from None
+        self._made += len(found)
+        return found
 
     def _template(self, given: list[Any], names: Context) -> str:
         if not 1 <= len(given) <= 2 or not isinstance(given[0], str) or not all(isinstance(each, dict) for each in given[1:]):
@@ -385,6 +425,12 @@ def _dirname(path: Any) -> str:
     return posixpath.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
 
 
+def _escape(text: Any) -> str:
+    if not isinstance(text, str):
+        raise _Misuse("a string")
+    return quote(text)
+
+
 def _len(value: Any) -> int:
     if not isinstance(value, list):
         raise _Misuse("a list")
@@ -414,7 +460,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "floor": _rounded(math.floor),
     "basename": _basename,
     "dirname": _dirname,
-    "escape": lambda text: quote(text),
+    "escape": _escape,
     "len": _len,
     "keys": _of_object(lambda each: list(each)),
     "values": _of_object(lambda each: list(each.values())),

@@ -10,14 +10,14 @@ import bisect
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from amfs.translate import makeflow_jx
 from amfs.translate.commands import SHELL, command_argv
-from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, KeptReader, in_pieces, local_path
+from amfs.translate.document import ELEMENT_BYTES_MAX, NESTED_MAX, Definitions, KeptReader, in_pieces, local_path
 from amfs.translate.jx_parse import NotJx
 from amfs.translate.makeflow_text import Expander, TooLong, file_names, logical_lines, redirected, split_head
 from amfs.translate.shell_quoting import Malformed, quote, split
@@ -79,7 +79,7 @@ class MakeflowReader(KeptReader):
         self._rule: Rule | None = None
         self._needs: list[tuple[str, dict[str, str]]] = []  # of each task: category, variables of its rule
         self._alone: dict[str, tuple[str, dict[str, str]]] = {}  # category -> the same of its rules without variables
-        self._nested: list[tuple[int, str, str]] = []  # index of a task, the Makeflow it calls, where
+        self._nested: list[tuple[int, str, str, Mapping[str, object]]] = []  # index of a task, the Makeflow it calls, where, with what
 
     def finish(self) -> None:
         if self.dead:
@@ -90,6 +90,9 @@ class MakeflowReader(KeptReader):
             return
         if re.match(rb"(?:\s|#[^\n]*\n)*+\{", data):
             self._jx(data)
+        elif any(self.definitions[:3]):
+            self.end(0, "this Makeflow is not in JX, so nothing can be defined for it")
+            return
         else:
             pieces = in_pieces(data, _PIECE)
             del data  # the lines that have been read are not kept beside their tasks
@@ -115,8 +118,10 @@ class MakeflowReader(KeptReader):
 
     def _jx(self, data: bytes) -> None:
         """A Makeflow in JSON or JX. Its words are what they are: nothing is expanded or unquoted."""
+        if (given := self._given(data)) is None:
+            return
         try:
-            parsed = makeflow_jx.parse(data)
+            parsed = makeflow_jx.parse(data, given, lambda path: os.listdir(os.path.join(self.definitions.directory, path)))
             document = parsed.content
             self._literal = True
             self._categorized = document.default_category != "default"
@@ -142,6 +147,34 @@ class MakeflowReader(KeptReader):
             except Malformed as error:
                 self.fault(line, str(error))
 
+    def _given(self, data: bytes) -> dict[str, object] | None:
+        """The names that are defined beside the document; None (and a fault) if they cannot be read."""
+        files, expressions, values, _ = self.definitions
+        if not files and not expressions:
+            return dict(values)
+        from amfs.translate import jx_evaluate
+
+        found, texts, source = dict(values), [data], ""
+        try:
+            for source in files:
+                content = self.read_beside(source, 0, "the file of --jx-args")
+                if content is None:
+                    self.dead = True
+                    return None
+                texts.append(content)
+                found |= jx_evaluate.definitions(content.decode("utf-8", "surrogateescape"), source)
+            for name, text in expressions:
+                source = f"--jx-define {name}"
+                texts.append(os.fsencode(text))
+                found[name] = jx_evaluate.expression(text, source)
+        except NotJx as error:
+            self.end(0, f"{source}: line {error.line}: {error}")
+            return None
+        for name, _ in expressions:
+            if not any(re.search(rb"\b%b\b" % name.encode(), text) for text in texts):
+                self.remark(f"--jx-define {name}", 0, f"--jx-define {name}: the document uses no such name")
+        return found
+
     def _jx_rule(self, rule: makeflow_jx.JxRule, line: int, category: str) -> None:
         if rule.input or rule.output:
             self.remark("input, output", line, "'input' and 'output' are taken for 'inputs' and 'outputs'")
@@ -161,14 +194,15 @@ class MakeflowReader(KeptReader):
         file = nested.path if nested is not None else rule.workflow or rule.makeflow
         if (rule.command is None) == (not file):
             raise Malformed("a rule has either a command or a workflow")
-        if rule.args:
-            raise Malformed("a workflow with 'args' is not read; write its plain form with: jx2json --jx-args")
+        if rule.args and rule.command is not None:
+            raise Malformed("'args' are for a workflow, and this rule has a command")
         if rule.local_job:
             self.remark("local_job", line, "local_job has no meaning here: a rule runs where there is room")
         if rule.command is not None:
             self._add(made, rule.command.strip(" \t\n"), line)
         else:
-            self._add_nested(made, str(file), nested.cwd if nested is not None else "")
+            values = {name: msgspec.json.decode(raw) for name, raw in rule.args.items()}
+            self._add_nested(made, str(file), nested.cwd if nested is not None else "", values)
 
     # ── lines ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -291,9 +325,9 @@ class MakeflowReader(KeptReader):
         else:
             self._add(rule, command, number)
 
-    def _add_nested(self, rule: Rule, file: str, where: str) -> None:
-        """A task that calls another Makeflow, whose rules will take its place."""
-        self._nested.append((len(self.tasks), file, where))
+    def _add_nested(self, rule: Rule, file: str, where: str, values: Mapping[str, object] | None = None) -> None:
+        """A task that calls another Makeflow, whose rules will take its place. ``values``: of names in it."""
+        self._nested.append((len(self.tasks), file, where, values or {}))
         self._add(rule, f"makeflow {quote(file)}", rule.line)
 
     def _add(self, rule: Rule, command: str, number: int) -> None:
@@ -399,7 +433,10 @@ class MakeflowReader(KeptReader):
     # ── Makeflows in Makeflows ─────────────────────────────────────────────────────────────────────
 
     def _expand(self) -> None:
-        children = {index: (child, where) for index, file, where in self._nested if (child := self._child(index, file, where)) is not None}
+        children: dict[int, tuple[MakeflowReader, str]] = {}
+        for index, file, where, values in self._nested:
+            if (child := self._child(index, file, where, values)) is not None:
+                children[index] = child, where
         if not children:
             return
         tasks: list[Task] = []
@@ -418,12 +455,15 @@ class MakeflowReader(KeptReader):
             tasks += inner
         self.tasks = tasks
 
-    def _child(self, index: int, file: str, where: str) -> MakeflowReader | None:
+    def _child(self, index: int, file: str, where: str, values: Mapping[str, object]) -> MakeflowReader | None:
         task = self.tasks[index]
         name = local_path(file)
         places = [os.path.join(self.directory, where, name), os.path.join(self.directory, name)]
         path = next((os.path.abspath(place) for place in places if os.path.isfile(place)), "")
         here = os.path.abspath(self.source)
+        if not path and values:
+            self.fault(task.line, f"the Makeflow {file}, which has 'args', is not there")
+            return None
         if not path:
             words = f"the Makeflow {file} is not there (another rule may make it); the rule is left as a call of makeflow"
             self.remark("MAKEFLOW", task.line, words)
@@ -441,6 +481,7 @@ class MakeflowReader(KeptReader):
         if data is None:
             return None
         child = MakeflowReader(path)
+        child.definitions = Definitions(values=values, directory=os.path.join(self.definitions.directory, where))
         child._exports = dict(self._exports)
         child._values = {name: [(0, history[-1][1])] for name, history in self._values.items() if name in self._exports}
         return child if self.read_nested(child, data, task.line, "nested Makeflow") else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -70,15 +70,15 @@ class Document(NamedTuple):
     lines: list[int] | None
 
 
-def parse(data: bytes) -> Document:
-    """Raises Malformed, with what to do; NotJx with the line."""
+def parse(data: bytes, given: Mapping[str, object] | None = None, listdir: Callable[[str], list[str]] | None = None) -> Document:
+    """``given`` and ``listdir``: as ``evaluate`` has them. Raises Malformed, with what to do; NotJx with the line."""
     lines = None
     try:
         return Document(msgspec.json.decode(data, type=JxDocument), data, None)
     except msgspec.ValidationError as error:
         raise Malformed(_in_words(error)) from None
     except (msgspec.DecodeError, ValueError, RecursionError):
-        value = evaluate(data.decode("utf-8", "surrogateescape"))
+        value = evaluate(data.decode("utf-8", "surrogateescape"), given, listdir)
     try:
         if isinstance(value, dict) and isinstance(value.get("rules"), list):
             lines = [getattr(rule, "line", 1) for rule in value["rules"]]

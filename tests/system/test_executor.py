@@ -71,7 +71,7 @@ class Odd(Exception):
 
 def test_values_go_and_come(shared: Executor) -> None:
     k = 3
-    assert shared.submit(lambda x, *, y: x * y + k, 5, y=7).result(PATIENCE_S) == 38
+    assert shared.submit(lambda x, *, y: x * y + k, 5, y=7).result(PATIENCE_S) == 38  # type: ignore[misc]
     assert shared.submit(Point, 4).result(PATIENCE_S) == Point(4)
     assert list(shared.map(pow, range(50), [2] * 50)) == [x * x for x in range(50)]
     assert list(shared.map(lambda x: -x, range(1000), chunksize=64)) == [-x for x in range(1000)]
@@ -149,7 +149,7 @@ def test_exceptions_come_with_their_traceback(shared: Executor) -> None:
     with pytest.raises(SystemExit):
         shared.submit(sys.exit, 3).result(PATIENCE_S)
     with pytest.raises(TypeError):  # neither arguments that cannot be pickled …
-        shared.submit(abs, threading.Lock())
+        shared.submit(abs, threading.Lock())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="pickle"):  # … nor results stop anything
         shared.submit(threading.Lock).result(PATIENCE_S)
     assert shared.submit(abs, -1).result(PATIENCE_S) == 1
@@ -258,7 +258,7 @@ def test_shutdown_waits_or_drops(cluster: amfs.Cluster) -> None:
     executor = cluster.executor(1)
     first = executor.submit(time.sleep, 0.5)
     until(first.running)
-    made = [executor.submit(time.sleep, 0.5) for _ in range(50)]
+    made = [executor.submit(time.sleep, 0.5) for _ in range(50)]  # type: ignore[arg-type]
     executor.shutdown(cancel_futures=True)
     assert first.result(0) is None and made[-1].cancelled()
     assert executor._crew is not None and not cluster.files.glob(executor._crew.directory)  # the shared one may have files

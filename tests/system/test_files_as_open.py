@@ -91,7 +91,7 @@ def test_any_use_of_a_file_is_as_with_open(
     theirs_buffering = open_file.BUFFER if buffering == -1 else buffering  # how far a flushed append moves the position depends on it
     with open(local, mode, theirs_buffering) as theirs, files.open("/file", mode, buffering) as ours:
         for salt, (step, number) in enumerate(steps):
-            expected, got = do(theirs, step, number, salt), do(ours, step, number, salt)
+            expected, got = do(theirs, step, number, salt), do(ours, step, number, salt)  # type: ignore[arg-type]
             assert got == expected, f"step {salt}: {step} {number}"
     assert files.read_bytes("/file") == local.read_bytes()
     files.unlink("/file")
