@@ -267,11 +267,12 @@ def test_ctrl_c_stops_the_tasks_and_keeps_what_is_done(amfs: Amfs, tmp_path: Pat
         f"slow -b sh -i done.txt -a -c 'echo $$ > {tmp_path}/pid; exec sleep 60'\n"
     )
     default = lambda: signal.signal(number, signal.SIG_DFL)  # noqa: E731  (the tests themselves may run under nohup)
-    command = [sys.executable, "-m", "amfs", "run", "tasks.txt"]
+    command = [sys.executable, "-m", "amfs", "run", "--joblog", "jobs", "tasks.txt"]
     run = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=default)
+    pid, jobs = tmp_path / "pid", tmp_path / "jobs"  # its result may come after the next task has begun
     try:
         for _ in range(600):
-            if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip():
+            if pid.exists() and pid.read_text().strip() and jobs.exists() and jobs.read_text().count("\n") > 1:
                 break
             time.sleep(0.05)
         run.send_signal(number)

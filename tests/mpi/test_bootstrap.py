@@ -157,6 +157,9 @@ def test_the_launcher_of_another_mpi_is_refused_before_mpi_starts(home: Path, co
         launcher = None
     if launcher is None:
         pytest.skip("needs Open MPI beside the mpich wheel")
-    done = command(launcher, "--oversubscribe", "-n", "2", *AMFS, "up")
+    for _ in range(3):  # Open MPI may drop the last words of the processes that it ends
+        done = command(launcher, "--oversubscribe", "-n", "2", *AMFS, "up")
+        if "amfs: " in done.stderr:
+            break
     assert done.returncode and "amfs: the MPI launcher started 2 processes, but mpi4py does not see them" in done.stderr
     assert "Abort" not in done.stderr and not list(home.iterdir())

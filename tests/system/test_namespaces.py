@@ -139,8 +139,12 @@ def test_a_directory_that_was_removed_is_made_again(tmp_path: Path) -> None:
 def test_a_directory_that_belongs_to_another_session_now_is_left_alone(tmp_path: Path) -> None:
     with running(1) as session:
         aside = session.directory.with_name("aside")
-        session.directory.rename(aside)
-        assert amfs("up", "--name", session.name, "--slots", "1").returncode == 0
+        os.kill(session.nodes[0].pid, signal.SIGSTOP)  # or it makes the directory again first
+        try:
+            session.directory.rename(aside)
+            assert amfs("up", "--name", session.name, "--slots", "1").returncode == 0
+        finally:
+            os.kill(session.nodes[0].pid, signal.SIGCONT)
         other = records.load(session.path)
         log = aside / "node-0.log"
         until(lambda: "now belongs to another session" in log.read_text())

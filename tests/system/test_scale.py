@@ -84,7 +84,7 @@ def test_a_policy_grows_on_memory_shrinks_when_idle_and_loses_no_file(tmp_path: 
         assert done.returncode == 0 and "the policy is applied no more" in done.stderr, done.stderr
         auto = autoscale.load(session)
         assert auto is not None and auto.over == "by 'amfs scale 2'" and len(members(session)) == 2
-        assert any("'fills': memory 8" in line and "1 to 2 nodes" in line for line in auto.said), auto.said
+        assert any("'fills': memory " in line and "1 to 2 nodes" in line for line in auto.said), auto.said
 
 
 def test_a_policy_that_would_flap_is_refused(tmp_path: Path) -> None:
