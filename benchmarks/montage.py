@@ -1,7 +1,7 @@
 """``benchmarks montage``: the Montage example by amfs, GNU make and Makeflow in turn, all on tmpfs, with the same programs.
 
-Owns the rules that make and Makeflow read, which are made of the task list, and the clock. The ideal is what tasks themselves took by amfs's
-own joblog, divided by the slots: more is waiting for predecessors, and the engine.
+Owns the rules that make and Makeflow read, which are made of the task list, and the clock. The ideal is what the tasks themselves took by the
+joblog of amfs, divided by the slots: more is waiting for predecessors, and the engine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HANG_S = 1800.0
 
 
 class Row(msgspec.Struct, frozen=True):
-    """``seconds``: median of the whole command; ``ideal_s``: what its tasks took, divided by the slots; ``over``: median of their ratios."""
+    """``seconds``: median of the whole command; ``ideal_s``: what the tasks took, divided by the slots; ``over``: median of the ratios."""
 
     images: int
     tasks: int

@@ -29,7 +29,8 @@ def montage(grids: tuple[int, ...], size: int, slots: int | None, repeat: int, t
         )  # fmt: skip
     lines = [f"{report.machine}, {report.slots} slots", "", "images  tasks  engine       time  tasks / slots   over"]
     lines += [
-        f"{row.images:6,}  {row.tasks:5,}  {row.engine:8}  {row.seconds:6.2f} s  {row.ideal_s:11.2f} s  {row.over:5.2f}" for row in report.rows
+        f"{row.images:6,}  {row.tasks:5,}  {row.engine:8}  {row.seconds:6.2f} s  {row.ideal_s:11.2f} s  {row.over:5.2f}"
+        for row in report.rows
     ]
     lines += [f"{name} is not installed" for name in report.absent]
     show(report, output, "\n".join(lines))
