@@ -1,7 +1,7 @@
 """``benchmarks montage``: the Montage example by amfs, GNU make and Makeflow in turn, all on tmpfs, with the same programs.
 
-Owns the rules that make and Makeflow read, which are made of the task list, and the clock. The ideal is what the tasks themselves took by the
-joblog of amfs, divided by the slots: more is waiting for predecessors, and the engine.
+Owns the rules that make and Makeflow read, which are made of the task list, and the clock. The ideal is what the tasks themselves took by
+the joblog of amfs, divided by the slots: more is waiting for predecessors, and the engine.
 """
 
 from __future__ import annotations
