@@ -36,6 +36,7 @@ OWN: dict[str, tuple[str, ...]] = {
     "Arguments": ("arg_files", "null", "colsep"),
     "Commands and files": ("inputs", "outputs"),
     "Where it runs": ("slots",),
+    "Failures and resuming": ("halt",),
     "Output": ("keep_order", "dry_run"),
 }
 GROUPS = {title: (*OWN.get(title, ()), *SHARED.get(title, ())) for title in ("Arguments", *SHARED)}
@@ -44,9 +45,27 @@ _NOT_GIVEN = {
     "format_": "commands", "strict": False, "synthetic": False, "time_scale": None, "size_scale": None, "busy": False, "config": (),
     "files": None, "no_journal": False, "detach": False, "memory": "0",
 }  # fmt: skip
+#: What ``--halt`` may be; 0 and 2 are older words of GNU parallel for never and now,fail=1.
+_HALT = re.compile(r"never|0|2|now,fail=(?:(?P<count>[1-9]\d{0,8})|(?P<share>[1-9]\d?|100)%)")
 JOBS_MAX = 250  # of -j 0: each is a process at least
 
 _JOBS = re.compile(r"(?P<count>\d{1,5})|(?P<share>\d{1,5})%|(?P<more>[+-]\d{1,5})")
+
+
+def failures_to_end(text: str, jobs: int | None) -> int:
+    """The number of failed jobs at which ``--halt`` ends the run, 0: none. ``jobs``: how many there are (None: not known). Raises
+    UsageError."""
+    if not text:
+        return 0
+    match = _HALT.fullmatch(text)
+    if match is None:
+        why = "; what runs is always ended at once here" if text.startswith("soon") or text == "1" else ""
+        raise UsageError(f"--halt {text}: write never, now,fail=N or now,fail=N%{why}")
+    if match["share"]:
+        if jobs is None:
+            raise UsageError(f"--halt {text}: how many jobs come on standard input is not known, so write a number, such as now,fail=3")
+        return max(1, -(-int(match["share"]) * jobs // 100))
+    return int(match["count"] or text == "2")
 
 
 def jobs_at_a_time(text: str, cpus: int, jobs: int | None) -> int:
@@ -80,6 +99,9 @@ class _Map(running.Grouped):
     "-j", "--jobs", "--slots", "slots", metavar="N", help="Jobs at a time: N, 0 for all, 50%, +2 or -1 of the CPUs. Default: one per CPU."
 )
 @click.option("-k", "--keep-order", is_flag=True, help="Output in the order of the arguments, not of the jobs' ends.")
+@click.option(
+    "--halt", default="", metavar="WHEN", help="End all jobs when so many have failed: now,fail=3 or now,fail=10%. Default: never."
+)
 @click.option("--dry-run", is_flag=True, help="Print the command lines; run nothing.")
 @click.option("--in", "inputs", multiple=True, metavar="NAME", help="Each job reads this file, such as {}. Repeatable. '': it reads none.")
 @click.option("--out", "outputs", multiple=True, metavar="NAME", help="Each job makes this file, such as {.}.gz. Repeatable.")
@@ -113,12 +135,17 @@ def map_(words: tuple[str, ...], **given: Any) -> int:
         jobs_at_a_time(given["slots"], 1, None)  # before anything is read
         if given["on"] is not None and not int(given["slots"] if given["slots"].isdecimal() else 0):
             raise UsageError(f"-j {given['slots']}: with --on it is the number of jobs at a time on each node")
+    if given["halt"] and given["fail_fast"]:
+        raise UsageError("--fail-fast is --halt now,fail=1: say one of them")
+    failures_to_end(given["halt"], 1)  # before anything is read
     if any(source.file == STDIN for source in sources) and sys.stdin is None:
         raise UsageError("cannot read the arguments: standard input is closed")
     if given["dry_run"]:
         return _dry_run(maker, sources, given["null"])
     along = len(sources) == 1 and sources[0].file == STDIN and grows(STDIN)
     jobs = None if along else list(_jobs(sources, given["null"]))
+    if given["halt"]:
+        given["fail_fast"] = failures_to_end(given["halt"], None if jobs is None else len(jobs))
     if given["slots"] is not None:
         from amfs.host.processes import usable_cpus
 

@@ -35,7 +35,7 @@ def top(name: str | None, every: float, once: bool) -> int:
         frame, page = reader.frame(), reader.page(max(40, console.height), 40)
         shown: Shown | None = Shown()
         if once:
-            console.print(screen(frame, page, Shown(), max(40, console.height)))
+            console.print(screen(frame, page, Shown(once=True), max(40, console.height)))
             return 0
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise UsageError("amfs top needs a terminal: amfs top --once, or amfs status --watch, write to pipes")

@@ -28,6 +28,7 @@ class Shown(NamedTuple):
     at: int = 0
     top: int = 0
     paused: bool = False
+    once: bool = False  # printed: nobody presses keys
 
 
 def key_pressed(shown: Shown, key: str, runs: int) -> Shown | None:
@@ -50,7 +51,7 @@ def screen(frame: Frame, page: Page, shown: Shown, height: int) -> Any:
     parts: list[Any] = [_head(frame, shown)]
     parts += [Text(note, "yellow") for note in frame.notes]
     if not frame.runs and not frame.sessions:
-        return Group(*parts, Panel(HELP), Text(KEYS, "dim"))
+        return Group(*parts, Panel(HELP.removesuffix("; q ends this.") + "." if shown.once else HELP), *_keys(shown))
     at = min(shown.at, max(0, len(frame.runs) - 1))
     room = max(4, height - len(parts) - 2)
     shares = {"all": 4}.get(shown.view, 1)
@@ -74,7 +75,11 @@ def screen(frame: Frame, page: Page, shown: Shown, height: int) -> Any:
         parts.append(Text("nothing has failed", "dim"))
     if shown.view in ("all", "nodes"):
         parts += [Text(line, "dim") for session in frame.sessions for line in session.decisions[-3:]]
-    return Group(*parts, Text(KEYS, "dim"))
+    return Group(*parts, *_keys(shown))
+
+
+def _keys(shown: Shown) -> list[Text]:
+    return [] if shown.once else [Text(KEYS, "dim")]
 
 
 def _head(frame: Frame, shown: Shown) -> Text:

@@ -20,6 +20,13 @@ class RunNode:
         self.down = False
 
 
+def too_many(failures: int) -> str:
+    """Why a run ends in which so many tasks have failed as it may at most."""
+    if failures == 1:
+        return "a task failed, and --fail-fast was asked for"
+    return f"{failures} tasks failed, and with so many --halt ends the run"
+
+
 class Course:
     """``members`` maps the nodes of the latest view to their slots; a new mapping with each view. ``reason``: why the run ends early."""
 

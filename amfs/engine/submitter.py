@@ -14,7 +14,7 @@ import msgspec
 
 from amfs.config import SubmitterLimits
 from amfs.engine.closing import Closing
-from amfs.engine.course import Course
+from amfs.engine.course import Course, too_many
 from amfs.engine.credits import Credits
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.heartbeats import HEARTBEAT, receivers
@@ -66,7 +66,7 @@ class Submitter(Machine):
         maker: SpecMaker,
         skip: frozenset[int] = frozenset(),
         open_ended: bool = False,
-        fail_fast: bool = False,
+        fail_fast: int = 0,
         limits: SubmitterLimits | None = None,
     ) -> None:
         super().__init__(client)
@@ -281,8 +281,8 @@ class Submitter(Machine):
         over = self.hierarchy.refused(event.tid, m.failure_of(event.tid))
         self._stand_over(event.tid, event.why, Outcome.SETUP)
         self._stands_over(over)
-        if self.fail_fast and not self.ending:
-            self._end("a task failed, and --fail-fast was asked for")
+        if self.failed >= self.fail_fast > 0 and not self.ending:
+            self._end(too_many(self.fail_fast))
 
     def _stands_over(self, over: Sequence[tuple[int, str]]) -> None:
         """Tasks that stand for others have ended, and by that others need not be held back any longer."""
@@ -317,8 +317,8 @@ class Submitter(Machine):
             if self.where is not None:
                 self.where[tid] = result.node
         self._note_end(result)
-        if result.outcome and self.fail_fast and not self.ending:
-            self._end("a task failed, and --fail-fast was asked for")
+        if result.outcome and self.failed >= self.fail_fast > 0 and not self.ending:
+            self._end(too_many(self.fail_fast))
         if self.hierarchy is not None:
             failed = self.causes.get(tid, m.failure_of(tid)) if result.outcome else ""
             self._stands_over(self.hierarchy.ended(tid, failed))

@@ -77,6 +77,7 @@ class _Link:
         self.error = ""
         self.again_at = 0.0
         self.members: dict[int, Member] = {}
+        self.epoch = 0  # of the view that tells of them
         self.view_at = 0.0  # when to ask for them again
 
     def answers(self, ask: StatusAsk, *, view: bool) -> dict[int, dict[str, Any]]:
@@ -90,7 +91,8 @@ class _Link:
                     raise SessionError("does not answer")
                 self.client = Client(self.record)
             if view and now >= self.view_at:
-                self.members = {member.node: member for member in self.client.view(ANSWER_S).members}
+                seen = self.client.view(ANSWER_S)
+                self.members, self.epoch = {member.node: member for member in seen.members}, seen.epoch
                 self.view_at = now + VIEW_S
             found = self.client.ask(dict.fromkeys(self.members, ask), Status, ANSWER_S)
             if len(found) < len(self.members):
@@ -240,6 +242,7 @@ class Reader:
         if link.error:
             notes.append(f"session {record.name}: {link.error}")
             return told
+        told.epoch = link.epoch
         for number, member in sorted(link.members.items()):
             data = answers.get(number)
             node = live.Node(record.name, number, "silent", member.host.partition("/")[0], member.slots)

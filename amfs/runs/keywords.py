@@ -16,7 +16,7 @@ class CommonKeywords(TypedDict, total=False):
     stage_shared: bool
     data_aware: bool
     retries: int
-    fail_fast: bool
+    fail_fast: int
     want_output: bool
     store: str
     store_limit: int

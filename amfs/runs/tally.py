@@ -184,12 +184,13 @@ class Tally:
         """Where the run stands. A task whose files were lost with a node stays counted as finished: progress does not run backwards."""
         before, sub = self.progress_made, submitter
         finished, failed = self.progress_made = max(before[0], sub.finished + sub.skipped), max(before[1], sub.failed)
+        running = max(0, min(sub.outstanding, sum(sub.members.values())))
         return Snapshot(
             total=None if open_list else sub.total,
             finished=finished,
             failed=failed,
-            running=max(0, min(sub.outstanding, sum(sub.members.values()))),
-            waiting=max(0, sub.total - finished - failed),
+            running=running,
+            waiting=max(0, sub.total - finished - failed - running),
             bytes_moved=self.bytes_moved,
         )
 

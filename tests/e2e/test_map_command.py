@@ -215,3 +215,26 @@ def test_what_cannot_be_meant_is_told_in_a_line(amfs: Amfs, words: list[str], to
 
 def test_options_behind_the_command_are_the_command_s(amfs: Amfs) -> None:
     assert amfs("map", "-q", "printf", "%s-", "-q", "--dry-run", ":::", "--resume=trust").stdout == "-q---dry-run---resume=trust-"
+
+
+@pytest.mark.parametrize(("halt", "ended"), [(("--halt", "now,fail=3"), 3), (("--halt", "now,fail=20%"), 2), (("--fail-fast",), 1)])
+def test_so_many_failures_end_the_run(amfs: Amfs, halt: tuple[str, ...], ended: int) -> None:
+    """One at a time, so that what has failed can be counted; the jobs behind would not end by themselves."""
+    numbers = [str(number) for number in range(10)]
+    done = amfs("map", "-j", "1", *halt, f"test {{}} -ge {ended} && sleep 1000; exit 7", ":::", *numbers)
+    assert done.returncode == 3, done.stderr
+    assert f"{ended} failed" in done.stderr and ("--halt" if ended > 1 else "--fail-fast") in done.stderr, done.stderr
+
+
+def test_fewer_failures_than_that_do_not_end_the_run(amfs: Amfs) -> None:
+    done = amfs("map", "--halt", "now,fail=3", "test {} -gt 2", ":::", "1", "2", "3", "4", "5")
+    assert done.returncode == 1 and "3 tasks finished" in done.stderr, done.stderr
+
+
+def test_what_halt_does_not_know_is_refused_before_anything_runs(amfs: Amfs, tmp_path: Path) -> None:
+    for words in (("--halt", "soon,fail=1"), ("--halt", "now,fail=1", "--fail-fast")):
+        done = amfs("map", *words, "touch ran{}", ":::", "1")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    piped = amfs("map", "--halt", "now,fail=5%", "touch ran{}", input="1\n")
+    assert piped.returncode == 2 and "how many jobs come on standard input" in piped.stderr
+    assert not list(tmp_path.glob("ran*"))

@@ -79,7 +79,9 @@ def test_a_run_alone_is_found_and_its_tasks_are_named(going: subprocess.Popen[by
         assert "waits for a slot" in amfs("explain", "bad", "list.txt", "-C", str(tmp_path)).stdout or run.failed
         table = amfs("status").stdout
         assert "run of list.txt" in table and "long" in table and "at work: 1 task" in table
-        assert "list.txt" in amfs("top", "--once").stdout
+        once = amfs("top", "--once").stdout
+        assert "list.txt" in once and "q quit" not in once, "nobody can press keys"
+        assert run.total - run.finished - run.failed == run.waiting + run.running
         os.kill(task.pid, signal.SIGTERM)
         until(lambda: not run_sockets())
         until(lambda: [run.over for run in reader.frame().runs] == ["ended"])
@@ -120,7 +122,8 @@ def test_a_session_is_watched(home: Path, amfs: Run, tmp_path: Path) -> None:
                 frame, page = reader.frame(), reader.page(at_work=1)
                 assert sum(node.running for node in frame.nodes) == 2 and sum(node.ready for node in frame.nodes) == 3
                 assert [len(page.at_work), page.at_work_total] == [1, 2] and page.at_work[0].task.startswith("t")
-                assert frame.runs[0].place == name
+                assert (frame.runs[0].place, frame.runs[0].running, frame.runs[0].waiting) == (name, 2, 3)
+                assert [session.epoch > 0 for session in frame.sessions] == [True]
             lines = amfs("explain", "t4", "list.txt", "-C", str(tmp_path), "--session", name).stdout.splitlines()
             assert any("waits for a slot" in line or "next for a slot" in line for line in lines), lines
             with subprocess.Popen([*AMFS, "status", "--watch", "--every", "0.2", "--output", "json"], stdout=subprocess.PIPE) as watch:
@@ -157,7 +160,8 @@ def test_top_obeys_its_keys_and_leaves_the_terminal_as_it_was(going: subprocess.
 
 
 def test_without_runs_and_sessions_that_is_said(home: Path, amfs: Run) -> None:
-    assert "no run is going on, and there is no session" in amfs("top", "--once").stdout
+    once = amfs("top", "--once").stdout
+    assert "no run is going on, and there is no session" in once and "q ends" not in once
     assert amfs("status").returncode == 4
     done = amfs("top")
     assert (done.returncode, "needs a terminal" in done.stderr) == (2, True)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amfs.cli.map import jobs_at_a_time
+from amfs.cli.map import failures_to_end, jobs_at_a_time
+from amfs.errors import UsageError
 from amfs.runs.in_order import InOrder
 from amfs.translate.map_arguments import Argument, Source, columns_of, combined, split_words
 from amfs.translate.map_lines import Template, part_of
@@ -201,3 +202,26 @@ def test_every_option_shared_with_run_is_there_and_in_one_group() -> None:
 
     shown = [option.name for option in map_.params if option.param_type_name == "option"]
     assert sorted(shown) == sorted(name for names in GROUPS.values() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("text", "jobs", "failures"),
+    [
+        ("", None, 0), ("never", 5, 0), ("0", 5, 0), ("2", 5, 1), ("now,fail=1", None, 1), ("now,fail=12", 5, 12),
+        ("now,fail=10%", 30, 3), ("now,fail=10%", 31, 4), ("now,fail=1%", 3, 1), ("now,fail=100%", 7, 7), ("now,fail=50%", 0, 1),
+    ],
+)  # fmt: skip
+def test_at_how_many_failures_a_run_is_to_end(text: str, jobs: int | None, failures: int) -> None:
+    assert failures_to_end(text, jobs) == failures
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("soon,fail=1", "what runs is always ended at once"), ("1", "what runs is always ended at once"), ("now,success=1", "write never"),
+        ("now,fail=0", "write never"), ("now,fail=101%", "write never"), ("now,fail=10%", "how many jobs come"), ("x", "write never"),
+    ],
+)  # fmt: skip
+def test_other_ends_of_a_run_are_refused(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        failures_to_end(text, None)
