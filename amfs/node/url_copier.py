@@ -44,6 +44,7 @@ class UrlCopier:
         self._threads = UrlThreads()
         self._done: list[Completion] = []
         self._lock = threading.Lock()
+        self._trees: dict[str, set[str]] = {}  # directories that were brought, by scope
 
     def open(self, scope: str, packed: bytes) -> None:
         """A run begins."""
@@ -53,11 +54,13 @@ class UrlCopier:
 
     def close(self, scope: str) -> None:
         """A run has ended."""
+        with self._lock:
+            self._trees.pop(scope, None)
         self._threads.close(scope)
 
     def fetch(self, serial: int, scope: str, url: str, into: str) -> None:
         """Begin to copy an object into the store, or a directory with all that is in it."""
-        self._begin(serial, scope, url, lambda place: _fetch(place, into))
+        self._begin(serial, scope, url, lambda place: self._fetch(place, scope, into))
 
     def store(self, serial: int, scope: str, source: str, url: str) -> None:
         """Begin to copy a file of the store to where it is seen when it is whole."""
@@ -80,6 +83,34 @@ class UrlCopier:
             os.close(self.fd)
             self.fd = -1
 
+    def _fetch(self, place: Place, scope: str, into: str) -> tuple[int, bool]:
+        """Its size, and whether it is a directory."""
+        from amfs.remote import trees  # few runs meet a URL
+
+        found = trees.look(place)
+        temporary = f"{into}.amfs-part-url"
+        with self._lock:  # a list that grows may name a directory and, later, what lies in it: nothing is put into one that tasks read
+            known = self._trees.setdefault(scope, set())
+            if any(into.startswith(f"{tree}/") for tree in known):
+                raise OSError(errno.EEXIST, "lies in a directory that is an input, too; give one of them another name by '#amfs path'")
+            os.makedirs(os.path.dirname(into), exist_ok=True)
+            if not isinstance(found, Found):
+                known.add(into)
+        if isinstance(found, Found):
+            _fetch_object(place, found, into, temporary)
+            return found.size, False
+        remove_tree(temporary)  # of a try before
+        try:
+            os.mkdir(temporary, 0o755)
+            trees.fetch(place, found, temporary, lambda one, path: _fetch_object(place, one, path, f"{path}.amfs-part-url"))
+            if os.path.isdir(into):  # made for a file below it
+                raise OSError(errno.EEXIST, "another input lies in this directory; give one of them another name by '#amfs path'")
+            os.rename(temporary, into)
+        except BaseException:
+            remove_tree(temporary)
+            raise
+        return found.size, True
+
     def _begin(self, serial: int, scope: str, url: str, copy: Callable[[Place], tuple[int, bool]]) -> None:
         self._threads.begin(scope, url, copy, lambda result: self._ended(serial, url, result))
 
@@ -97,27 +128,6 @@ class UrlCopier:
             self._done.append(done)
         with contextlib.suppress(OSError):  # the node ends
             os.eventfd_write(self.fd, 1)
-
-
-def _fetch(place: Place, into: str) -> tuple[int, bool]:
-    """Its size, and whether it is a directory."""
-    from amfs.remote import trees  # few runs meet a URL
-
-    found = trees.look(place)
-    temporary = f"{into}.amfs-part-url"
-    os.makedirs(os.path.dirname(into), exist_ok=True)
-    if isinstance(found, Found):
-        _fetch_object(place, found, into, temporary)
-        return found.size, False
-    remove_tree(temporary)  # of a try before
-    try:
-        os.mkdir(temporary, 0o755)
-        trees.fetch(place, found, temporary, lambda one, path: _fetch_object(place, one, path, f"{path}.amfs-part-url"))
-        os.rename(temporary, into)
-    except BaseException:
-        remove_tree(temporary)
-        raise
-    return found.size, True
 
 
 def _fetch_object(place: Place, found: Found, into: str, temporary: str) -> None:

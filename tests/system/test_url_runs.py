@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fs_session import running
 from servers import S3, Sftp, Web, free_port, s3_in_environment
+from waiting import until
 
 LIST = """\
 a -b cat -i s3://{bucket}/in/first s3://{bucket}/in/second -stdout middle -a s3://{bucket}/in/first s3://{bucket}/in/second
@@ -154,6 +155,22 @@ def test_a_directory_that_a_task_has_changed_is_brought_again(s3: S3, tmp_path: 
     (tmp_path / "tasks").write_text("#amfs path here s3://changed/in/\n" + line % 1)
     done = run(tmp_path, "--local", "tasks")
     assert done.returncode == 0 and (tmp_path / "o").read_bytes() == b"as it was\n", done.stderr
+
+
+def test_nothing_is_put_into_a_directory_that_tasks_read(s3: S3, tmp_path: Path) -> None:
+    """A list that is still growing may name later what lies in one."""
+    s3.put("growing", {"in/a": b"1\n", "in/b": b"2\n"})
+    command = [sys.executable, "-m", "amfs", "run", "-q", "--local", "--format", "tasklist", "-"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(f"a -b sh -i s3://growing/in/ -stdout one -a -c 'cat s3:/growing/in/b; echo > {tmp_path}/seen'\n")
+        process.stdin.flush()
+        until((tmp_path / "seen").exists)  # outputs come when the list has ended
+        process.stdin.write("b -b cat -i s3://growing/in/a -stdout two -a s3://growing/in/a\n")
+        process.stdin.close()
+        told = process.stderr.read()
+    assert process.returncode == 1 and "s3://growing/in/a: lies in a directory that is an input, too" in told, told
+    assert (tmp_path / "one").read_bytes() == b"2\n"
 
 
 def test_a_directory_of_other_servers(tmp_path: Path) -> None:
