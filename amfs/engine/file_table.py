@@ -371,7 +371,7 @@ class FileTable:
             self.unreadable(run, file, event.error)
         else:
             file.fetching = False
-            file.size = event.size
+            file.size, file.fixed = event.size, event.directory
             self.state.move_file(file, FileEvent.COPIED)
             run.counters["staged_bytes"] += event.size
             run.counters["staged_files"] += 1

@@ -25,7 +25,7 @@ FEW = 256  # at once if there are so few files in memory
 class Content:
     """The content of one file on this node."""
 
-    __slots__ = ("copy", "holes", "job", "name", "place", "room", "size", "spare", "used_at", "users")
+    __slots__ = ("copy", "fixed", "holes", "job", "name", "place", "room", "size", "spare", "used_at", "users")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,6 +37,7 @@ class Content:
         self.room = 0  # bytes promised while it is on its way here
         self.spare = False  # it came from another node, which has it still
         self.users = 0  # unfinished tasks of this node that read it
+        self.fixed = False  # a directory: it is not spilled
         self.used_at = 0.0  # when it came, or was read by a task that has ended
 
     @property
@@ -203,7 +204,7 @@ class Memory:
         return None
 
     def may_go(self, file: Content) -> bool:
-        if not file.taken or file.place not in (Place.HELD, Place.BOTH):
+        if not file.taken or file.fixed or file.place not in (Place.HELD, Place.BOTH):
             return False
         return file.place == Place.BOTH or (file.spare and not file.users) or self.may_spill(file.taken)
 

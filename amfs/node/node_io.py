@@ -80,8 +80,8 @@ _DETAIL = 11  # where a completion of the launcher has its words,
 _TRACES = 13  # and where what a blind task did
 
 
-def _job_done(serial: int, error: str, size: int, code: int) -> JobDone:
-    return JobDone(serial, error, size, code in _OWN_FAULTS, damaged=code == errno.EBADMSG)
+def _job_done(serial: int, error: str, size: int, code: int, directory: bool = False) -> JobDone:
+    return JobDone(serial, error, size, code in _OWN_FAULTS, damaged=code == errno.EBADMSG, directory=directory)
 
 
 def _serial_of(record: bytes) -> int:

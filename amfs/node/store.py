@@ -160,7 +160,7 @@ class Store:
                 path = self.path_of(key)
                 facts = os.lstat(path)
                 forget_digest(facts.st_dev, facts.st_ino)
-                if facts.st_blocks * 512 > _AT_ONCE_BYTES:
+                if facts.st_blocks * 512 > _AT_ONCE_BYTES or stat.S_ISDIR(facts.st_mode):
                     self._delete_later(path)
                 else:
                     os.unlink(path)

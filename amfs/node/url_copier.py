@@ -11,20 +11,29 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from amfs._native import check_file
 from amfs.errors import AmfsError
 from amfs.host.digests import CHECKED_DAMAGED
+from amfs.host.trees import remove_tree
 from amfs.node.url_threads import UrlThreads
-from amfs.remote.place import RemoteError
+from amfs.remote.place import Found, RemoteError
 
 if TYPE_CHECKING:
     from amfs.remote.opening import Place
 
 _PIECE = 4 << 20
 
-Completion = tuple[int, str, int, int]  # serial, error, size, errno of it
+
+class Completion(NamedTuple):
+    serial: int
+    error: str
+    size: int
+    code: int  # errno of the error
+    directory: bool = False
+
+
 
 
 class UrlCopier:
@@ -35,6 +44,7 @@ class UrlCopier:
         self._threads = UrlThreads()
         self._done: list[Completion] = []
         self._lock = threading.Lock()
+        self._trees: dict[str, set[str]] = {}  # directories that were brought, by scope
 
     def open(self, scope: str, packed: bytes) -> None:
         """A run begins."""
@@ -44,15 +54,17 @@ class UrlCopier:
 
     def close(self, scope: str) -> None:
         """A run has ended."""
+        with self._lock:
+            self._trees.pop(scope, None)
         self._threads.close(scope)
 
     def fetch(self, serial: int, scope: str, url: str, into: str) -> None:
-        """Begin to copy an object into the store."""
-        self._begin(serial, scope, url, lambda place: _fetch(place, into))
+        """Begin to copy an object into the store, or a directory with all that is in it."""
+        self._begin(serial, scope, url, lambda place: self._fetch(place, scope, into))
 
     def store(self, serial: int, scope: str, source: str, url: str) -> None:
         """Begin to copy a file of the store to where it is seen when it is whole."""
-        self._begin(serial, scope, url, lambda place: _store(place, source))
+        self._begin(serial, scope, url, lambda place: (_store(place, source), False))
 
     def completions(self) -> list[Completion]:
         """What has ended since the last call. Never blocks."""
@@ -71,34 +83,57 @@ class UrlCopier:
             os.close(self.fd)
             self.fd = -1
 
-    def _begin(self, serial: int, scope: str, url: str, copy: Callable[[Place], int]) -> None:
+    def _fetch(self, place: Place, scope: str, into: str) -> tuple[int, bool]:
+        """Its size, and whether it is a directory."""
+        from amfs.remote import trees  # few runs meet a URL
+
+        found = trees.look(place)
+        temporary = f"{into}.amfs-part-url"
+        with self._lock:  # a list that grows may name a directory and, later, what lies in it: nothing is put into one that tasks read
+            known = self._trees.setdefault(scope, set())
+            if any(into.startswith(f"{tree}/") for tree in known):
+                raise OSError(errno.EEXIST, "lies in a directory that is an input, too; give one of them another name by '#amfs path'")
+            os.makedirs(os.path.dirname(into), exist_ok=True)
+            if not isinstance(found, Found):
+                known.add(into)
+        if isinstance(found, Found):
+            _fetch_object(place, found, into, temporary)
+            return found.size, False
+        remove_tree(temporary)  # of a try before
+        try:
+            os.mkdir(temporary, 0o755)
+            trees.fetch(place, found, temporary, lambda one, path: _fetch_object(place, one, path, f"{path}.amfs-part-url"))
+            if os.path.isdir(into):  # made for a file below it
+                raise OSError(errno.EEXIST, "another input lies in this directory; give one of them another name by '#amfs path'")
+            os.rename(temporary, into)
+        except BaseException:
+            remove_tree(temporary)
+            raise
+        return found.size, True
+
+    def _begin(self, serial: int, scope: str, url: str, copy: Callable[[Place], tuple[int, bool]]) -> None:
         self._threads.begin(scope, url, copy, lambda result: self._ended(serial, url, result))
 
-    def _ended(self, serial: int, url: str, result: int | BaseException) -> None:
+    def _ended(self, serial: int, url: str, result: tuple[int, bool] | BaseException) -> None:
         """In any thread."""
-        done: Completion
-        if isinstance(result, int):
-            done = serial, "", result, 0
+        if isinstance(result, tuple):
+            done = Completion(serial, "", result[0], 0, result[1])
         elif isinstance(result, OSError):
             where = result.filename if isinstance(result, RemoteError) else url
-            done = serial, f"{where}: {result.strerror or result}", 0, result.errno or errno.EIO
+            done = Completion(serial, f"{where}: {result.strerror or result}", 0, result.errno or errno.EIO)
         else:
             words = str(result) if isinstance(result, AmfsError) else f"{url}: {type(result).__name__}: {result}"
-            done = serial, words, 0, errno.EIO
+            done = Completion(serial, words, 0, errno.EIO)
         with self._lock:
             self._done.append(done)
         with contextlib.suppress(OSError):  # the node ends
             os.eventfd_write(self.fd, 1)
 
 
-def _fetch(place: Place, into: str) -> int:
-    remote, key = place
-    found = remote.stat(key)
-    temporary = f"{into}.amfs-part-url"
-    os.makedirs(os.path.dirname(into), exist_ok=True)
+def _fetch_object(place: Place, found: Found, into: str, temporary: str) -> None:
     try:
         with open(temporary, "w+b", buffering=0) as file:
-            remote.fetch(found, file.fileno(), lambda count: None)
+            place.remote.fetch(found, file.fileno(), lambda count: None)
             os.fchmod(file.fileno(), 0o444)
             if found.mtime:
                 os.utime(file.fileno(), ns=(found.mtime, found.mtime))
@@ -107,7 +142,6 @@ def _fetch(place: Place, into: str) -> int:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    return found.size
 
 
 def _store(place: Place, source: str) -> int:

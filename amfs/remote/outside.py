@@ -15,9 +15,9 @@ from amfs.remote.place import Found, Kind, RemoteError
 
 if TYPE_CHECKING:
     from amfs.remote.opening import Storages
+    from amfs.remote.trees import Tree
 
 _TOGETHER = 32
-_LOOKED_BELOW = 8  # of those that do not exist, to say of a directory that it is one
 
 
 class Outside:
@@ -35,11 +35,12 @@ class Outside:
             self._opened = Storages(settings.load())
         return self._opened
 
-    def _look(self, url: str) -> Found:
-        remote, key = self._storages.place(url)
-        return remote.stat(key)
+    def _look(self, url: str) -> Found | Tree:
+        from amfs.remote.trees import look
 
-    def _look_at_all(self, urls: Iterable[str]) -> dict[str, Found | OSError]:
+        return look(self._storages.place(url))
+
+    def _look_at_all(self, urls: Iterable[str]) -> dict[str, Found | Tree | OSError]:
         from amfs.remote.transfers import Transfers
 
         wanted = list(dict.fromkeys(urls))
@@ -57,21 +58,11 @@ class Outside:
             if isinstance(found, RemoteError) and found.kind is Kind.MISSING:
                 gone.add(url)
             elif isinstance(found, OSError):
-                raise UsageError(f"{url}: {found.strerror}")
-        for url in sorted(gone)[:_LOOKED_BELOW]:
-            if self._is_directory(url):
-                raise UsageError(f"{url}: is a directory, which no task can have as an input from there; name the files in it")
+                raise UsageError(f"{found.filename or url}: {found.strerror}")
         return gone
 
-    def _is_directory(self, url: str) -> bool:
-        remote, key = self._storages.place(url)
-        try:
-            return next(iter(remote.list(key.rstrip("/") + "/")), None) is not None
-        except RemoteError:
-            return False
-
     def identities(self, urls: Iterable[str]) -> dict[str, str]:
-        """Of the content of each that exists."""
+        """Of the content of each that exists; of a directory: of all that is below it."""
         found = self._look_at_all(urls)
         return {url: f"{one.size} {one.identity}" for url, one in found.items() if not isinstance(one, OSError)}
 
@@ -81,7 +72,7 @@ class Outside:
         if "://" not in path:
             return self._local.stat(path)
         found = self._look(path)
-        return Facts(found.size, 0o644, False, found.mtime)
+        return Facts(found.size, 0o644, False, found.mtime) if isinstance(found, Found) else Facts(found.size, 0o755, True, 0)
 
     def list(self, directory: str) -> dict[str, bool]:
         return self._local.list(directory)

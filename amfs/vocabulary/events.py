@@ -120,6 +120,7 @@ class JobDone(Struct, frozen=True):
     own: bool = False  # the fault is this node's (it is full), not that of who has the file
     lost_of: str = ""  # of a file of the session: its content was lost, and a task of this run (``workflow.origin.run_mark``) had made it
     damaged: bool = False  # what was to be copied is not what was written
+    directory: bool = False  # it is a directory with files in it; ``size`` is that of all of them
 
 
 class RoomRead(Struct, frozen=True):

@@ -8,8 +8,9 @@ from typing import Protocol
 
 import msgspec
 
+from amfs.errors import Fault
 from amfs.vocabulary.paths import url_of
-from amfs.workflow.workflow import UNCANONICAL, Task, canonical, value_faults
+from amfs.workflow.workflow import NOWHERE, UNCANONICAL, Task, canonical, complete, value_faults
 
 
 class Place(Protocol):
@@ -59,6 +60,45 @@ def reads_own(task: Task, name: str) -> str:
 
 def where(name: str, base: str) -> str:
     return "" if name.startswith("/") or url_of(name) else f" in {base}"
+
+
+def places_of(needed: Iterable[str], base: str, paths: Mapping[str, str]) -> dict[str, str]:
+    """Where shared files lie. ``paths``: of those that a catalog has elsewhere."""
+    above = "" if base == "/" else base
+    shared = {name: name if name[:1] == "/" else f"{above}/{name}" for name in needed}
+    shared.update({name: url for name in shared if ":/" in name and (url := url_of(name))})
+    shared.update(paths)
+    return shared
+
+
+def below_brought(needed: Sequence[str], writers: Iterable[str], paths: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Files that lie in a directory which nodes bring from a URL, each with what is wrong with that: all tasks see what is there."""
+    brought = {name for name in needed if ":/" in name and url_of(name)} | {name for name, path in paths.items() if "://" in path}
+    if not brought:
+        return []
+    found = []
+    for names, kind in ((needed, "input"), (writers, "output")):
+        for name in names:
+            if above := with_parents({directory_of(name)}) & brought:
+                top = max(above)
+                words = f"{kind} {url_of(name) or name!r} lies in {url_of(top) or top!r}, which is an input, too"
+                hint = "give the directory alone, or one of them another name by '#amfs path'" if kind == "input" else "put it elsewhere"
+                found.append((name, f"{words}; {hint}"))
+    return found
+
+
+def outputs_at_urls(tasks: Iterable[Task], paths: Mapping[str, str], source: str) -> list[Fault]:
+    """Outputs to which people have given a URL as they give it to inputs: nothing would be put there."""
+    named = {canonical(name, NOWHERE): path for name, path in paths.items() if "://" in path}
+    if not named:
+        return []
+    return [
+        Fault(source, task.line, f"task {task.id}: output {name!r} is given {named[true_name]}, which names where inputs lie; "
+              "the URL of an output is its name: write that in the task")
+        for task in tasks
+        for name in complete(task).outputs
+        if (true_name := canonical(name, NOWHERE)) in named
+    ]  # fmt: skip
 
 
 def task_faults(task: Task, place: Place) -> list[str]:

@@ -22,6 +22,7 @@ from amfs.vocabulary.paths import url_of
 from amfs.workflow.check_parts import (
     Place,
     Suggestions,
+    below_brought,
     cycle_in_words,
     directory_of,
     each_file_once,
@@ -30,6 +31,7 @@ from amfs.workflow.check_parts import (
     may_be_odd,
     name_faults,
     on_line,
+    places_of,
     reads_own,
     task_faults,
     where,
@@ -344,11 +346,9 @@ class _Checker:
                     if "inputs" in self.absent:
                         words += f"; {self.absent['inputs']}"
                 self.fault(task.line, f"input {url_of(name) or name!r} of task {task.id}{others} {words}{suggest.near(name)}")
-        base = "" if self.base == "/" else self.base
-        shared = {name: name if name[:1] == "/" else f"{base}/{name}" for name in needed}
-        shared.update({name: url for name in needed if ":/" in name and (url := url_of(name))})
-        shared.update(self.paths)
-        return shared, missing | expected
+        for name, words in below_brought(needed, writers, self.paths):
+            self.fault(self.tasks_with((name,))[name].line, words)
+        return places_of(needed, self.base, self.paths), missing | expected
 
     def find_elsewhere(self, needed: Iterable[str]) -> None:
         """Files of a catalog that are where it says: they are read there, under the names that tasks know."""

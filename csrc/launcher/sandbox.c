@@ -125,12 +125,17 @@ static int place_input(amfs_files *files, amfs_task *task, amfs_input *input) {
     bool in_place = input->source[0] == '@';
     const char *source = input->source + in_place;
     int directory = files->directory_fd, failed;
+    struct stat status;
 
     for (int attempt = 0;; attempt++) {
         if (in_place) failed = symlinkat(source, directory, files->path) < 0 ? errno : 0;
         else failed = linkat(AT_FDCWD, source, directory, files->path, AT_SYMLINK_FOLLOW) < 0 ? errno : 0;
         if (failed == EEXIST) /* declared twice: the sandbox was empty. A directory stands there for other inputs, and hides this one */
             return in_place && is_real_directory(directory, files->path) ? ENOTEMPTY : 0;
+        if (failed == EPERM && !in_place && stat(source, &status) == 0 && S_ISDIR(status.st_mode)) { /* hard links are for files */
+            in_place = true;
+            continue;
+        }
         if (failed != ENOENT || attempt > 0) break;
         task->nested = true;
         failed = make_directories(directory, files->path, task->prefix_length, false);
@@ -248,6 +253,14 @@ static bool lies_in_place(const amfs_task *task, const char *name) {
     return false;
 }
 
+/* Does the output go elsewhere than to a directory of this machine: to the session's file system, or to a URL (s3:/bucket/key)? */
+static bool goes_elsewhere(const char *name) {
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789+.-");
+
+    return length > 1 && name[0] >= 'a' && name[0] <= 'z' && name[length] == ':' && name[length + 1] == '/' &&
+           strncmp(name, "file:", 5) != 0;
+}
+
 bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail) {
     bool staged = (task->flags & AMFS_STAGED) != 0, missing = false;
     amfs_text wrong = {0};
@@ -263,7 +276,7 @@ bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *ba
             amfs_text_add(detail, missing ? ", %s" : "did not make: %s", output->name);
             missing = true;
         } else if (staged && (task->flags & AMFS_DIRECTORIES) && S_ISDIR(status.st_mode) && output->destination[0] != '\0' &&
-                   output->name[0] != '/' && strncmp(output->name, "amfs:/", 6) != 0) {
+                   output->name[0] != '/' && !goes_elsewhere(output->name)) {
             output->directory = true;
             task->completion->outputs[i] = (amfs_stamp){0, AMFS_IS_DIRECTORY, 0};
         } else if (staged && output->destination[0] != '\0' && !S_ISREG(status.st_mode)) {

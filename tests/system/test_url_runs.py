@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from fs_session import running
 from servers import S3, Sftp, Web, free_port, s3_in_environment
+from waiting import until
 
 LIST = """\
 a -b cat -i s3://{bucket}/in/first s3://{bucket}/in/second -stdout middle -a s3://{bucket}/in/first s3://{bucket}/in/second
@@ -78,17 +80,125 @@ def test_faults_are_told_before_anything_runs(s3: S3, tmp_path: Path) -> None:
         done = run(tmp_path, "--local", "tasks")
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
         assert not (tmp_path / "made").exists()
-    s3.put("below", {"in/a": b"", "in/b/c": b""})
-    for text in ("a -b ls -i s3://below/in/ -o made\n", "#amfs path here s3://below/in\na -b ls -i here -o made\n"):
-        (tmp_path / "tasks").write_text(text)
-        done = run(tmp_path, "--local", "tasks")
-        assert done.returncode == 2 and "is a directory, which no task can" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    s3.put("below", {"in/a": b"", "in/b/c": b"", "odd/k": b"", "odd/k/l": b""})
+    faulty = {
+        "a -b ls -i s3://below/none/ -o made": "input 's3://below/none' of task a does not exist",
+        "b -b ls -i s3://below/in/ s3://below/in/a -o m2": "input 's3://below/in/a' lies in 's3://below/in', which is an input, too",
+        "c -b ls -i s3://below/in/ -o s3://below/in/n": "output 's3://below/in/n' lies in 's3://below/in', which is an input, too",
+        "d -b touch -o here -a here": "output 'here' is given s3://below/out, which names where inputs lie",
+    }
+    (tmp_path / "tasks").write_text("\n".join(["#amfs path here s3://below/out", *faulty, ""]))
+    done = run(tmp_path, "--local", "tasks")
+    assert done.returncode == 2 and done.stderr.count("\n") == len(faulty), done.stderr
+    assert all(words in line for words, line in zip(faulty.values(), done.stderr.splitlines(), strict=True)), done.stderr
+    (tmp_path / "tasks").write_text("a -b ls -i s3://below/odd/ -o made\n")
+    done = run(tmp_path, "--local", "tasks")
+    words = "s3://below/odd/k: failed: it is an object, and others lie below it as in a directory"
+    assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    (tmp_path / "catalog").write_text("made s3://below/out\n")
+    (tmp_path / "tasks").write_text("a -b touch -o made -a made\n")
+    done = run(tmp_path, "--local", "--catalog", "catalog", "tasks")
+    assert done.returncode == 2 and "output 'made' is given s3://below/out" in done.stderr, done.stderr
     (tmp_path / "tasks").write_text("a -b mkdir -o s3://below/out/ -a s3:/below/out\n")
     done = run(tmp_path, "--local", "tasks")
     assert done.returncode == 2 and "names a directory; name the files in it" in done.stderr, done.stderr
     (tmp_path / "tasks").write_text("a -b touch -i s3://faults/none -o made -a made\n")
     done = run(tmp_path, "--local", "tasks", AWS_ENDPOINT_URL=f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 2 and "s3://faults/none: cannot be reached" in done.stderr, done.stderr
+
+
+TREE = """\
+#amfs path here s3://{bucket}/in/
+a -b sh -i here -stdout names -a -c 'cd here && find . | sort'
+b -b sh -i here -stdout all -a -c 'cat here/b/* here/a'
+c -b find -i s3://{bucket}/in/ -stdout below -a s3:/{bucket}/in/ -type f
+"""
+
+
+def test_all_that_lies_below_a_url_is_a_directory_of_tasks(s3: S3, tmp_path: Path) -> None:
+    s3.put("tree", {"in/": b"", "in/a": b"1\n", "in/b/c": b"2\n", "in/b/%2F +": b"3\n", "in/none/": b"", "index": b"no\n"})
+    (tmp_path / "tasks").write_text(TREE.format(bucket="tree"))
+    with running(2):
+        done = run(tmp_path, "tasks")
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        assert (tmp_path / "names").read_text().split("\n") == [".", "./a", "./b", "./b/%2F +", "./b/c", "./none", ""]
+        assert (tmp_path / "all").read_bytes() == b"3\n2\n1\n"
+        assert len((tmp_path / "below").read_text().splitlines()) == 3
+        done = run(tmp_path, "--resume", "--output", "json", "tasks")
+        assert '"ok":0,"failed":0,"upstream_failed":0,"skipped":3' in done.stdout, done.stdout
+        s3.client.put_object(Bucket="tree", Key="in/b/d", Body=b"4\n")  # one more object
+        assert run(tmp_path, "--resume", "tasks").returncode == 0
+        assert (tmp_path / "all").read_bytes() == b"3\n2\n4\n1\n" and len((tmp_path / "below").read_text().splitlines()) == 4
+
+
+def test_a_directory_stays_in_memory_while_files_are_spilled(s3: S3, tmp_path: Path) -> None:
+    s3.put("once", {f"in/{number:02}": bytes(100_000) for number in range(20)})
+    tasks = [f"t{n} -b sh -i here -o o{n} -a -c 'cat here/* | wc -c; head -c 500000 /dev/zero > o{n}'\n" for n in range(12)]
+    outputs = " ".join(f"o{n}" for n in range(12))
+    tasks.append(f"u -b sh -i here {outputs} -stdout sum -a -c 'cat here/* {outputs} | wc -c'\n")
+    (tmp_path / "tasks").write_text("#amfs path here s3://once/in/\n" + "".join(tasks))
+    done = run(tmp_path, "--local", "--store-limit", "6M", "--spill", str(tmp_path), "--output", "json", "tasks")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "sum").read_text().strip() == str(20 * 100_000 + 12 * 500_000)
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["spilled_bytes"] > 0, told
+
+
+def test_a_directory_that_a_task_has_changed_is_brought_again(s3: S3, tmp_path: Path) -> None:
+    s3.put("changed", {"in/a": b"as it was\n"})
+    script = f"cat here/a > o; [ -e {tmp_path}/mark ] || {{ touch {tmp_path}/mark; rm here/a; echo new > here/a; }}"
+    line = f"t -b sh -retries %d -i here -o o -a -c '{script}'\n"
+    (tmp_path / "tasks").write_text("#amfs path here s3://changed/in/\n" + line % 0)
+    done = run(tmp_path, "--local", "tasks")
+    assert done.returncode == 1 and "changed its input: here" in done.stderr, done.stderr
+    (tmp_path / "mark").unlink()
+    (tmp_path / "tasks").write_text("#amfs path here s3://changed/in/\n" + line % 1)
+    done = run(tmp_path, "--local", "tasks")
+    assert done.returncode == 0 and (tmp_path / "o").read_bytes() == b"as it was\n", done.stderr
+
+
+def test_nothing_is_put_into_a_directory_that_tasks_read(s3: S3, tmp_path: Path) -> None:
+    """A list that is still growing may name later what lies in one."""
+    s3.put("growing", {"in/a": b"1\n", "in/b": b"2\n"})
+    command = [sys.executable, "-m", "amfs", "run", "-q", "--local", "--format", "tasklist", "-"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(f"a -b sh -i s3://growing/in/ -stdout one -a -c 'cat s3:/growing/in/b; echo > {tmp_path}/seen'\n")
+        process.stdin.flush()
+        until((tmp_path / "seen").exists)  # outputs come when the list has ended
+        process.stdin.write("b -b cat -i s3://growing/in/a -stdout two -a s3://growing/in/a\n")
+        process.stdin.close()
+        told = process.stderr.read()
+    assert process.returncode == 1 and "s3://growing/in/a: lies in a directory that is an input, too" in told, told
+    assert (tmp_path / "one").read_bytes() == b"2\n"
+
+
+def test_a_directory_of_other_servers(tmp_path: Path) -> None:
+    web, sftp = Web(tmp_path), Sftp(tmp_path)
+    try:
+        for name in ("x y", "deep/z"):
+            (web.root / "top" / name).parent.mkdir(parents=True, exist_ok=True)
+            (web.root / "top" / name).write_text(f"{name}\n")
+        settings = tmp_path / "storage.toml"
+        settings.write_text(f'["{sftp.host}/"]\noptions = {{ key_filename = "{sftp.key}" }}\n')
+        (tmp_path / "tasks").write_text(
+            f"#amfs path one {web.url}/top/\n#amfs path two {sftp.host}{web.root}/top\n"
+            "a -b sh -i one two -stdout out -a -c 'diff -r one/ two/ && find one/ two/ -type f | sort'\n"
+        )
+        done = run(tmp_path, "--local", "--storage", str(settings), "tasks")
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        assert (tmp_path / "out").read_text().split("\n") == ["one/deep/z", "one/x y", "two/deep/z", "two/x y", ""]
+    finally:
+        web.server.kill()
+        sftp.server.kill()
+
+
+def test_a_directory_is_no_output_at_a_url(s3: S3, tmp_path: Path) -> None:
+    s3.put("outputs", {})
+    (tmp_path / "tasks").write_text("a -b mkdir -o s3://outputs/d -a s3:/outputs/d\n")
+    done = run(tmp_path, "--local", "tasks")
+    assert done.returncode == 1 and "output s3:/outputs/d is a directory, not a regular file" in done.stderr, done.stderr
+    assert os.listdir(tmp_path) == ["tasks"] and not s3.keys("outputs")
 
 
 def test_a_publication_that_fails_fails_the_run(tmp_path: Path) -> None:
