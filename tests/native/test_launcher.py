@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import stat
 import sys
@@ -391,8 +392,17 @@ def test_setup_errors_are_for_people(world: World) -> None:
     done = world.run(world.shell("true", inputs=[(world.to("missing"), "in")]))
     assert (done.outcome, done.code) == (Outcome.SETUP, 2)
     assert done.detail == f"cannot stage input 'in' from '{world.to('missing')}': No such file or directory"
-    done = world.run(world.shell("true", inputs=[(str(world.store), "in")]))
-    assert (done.outcome, done.detail) == (Outcome.SETUP, f"cannot stage input 'in': '{world.store}' is a directory")
+    world.assert_clean()
+
+
+def test_a_directory_in_the_store_is_linked(world: World) -> None:
+    tree = world.store / "tree"
+    tree.mkdir()
+    (tree / "file").write_text("content")
+    done = world.run(world.shell("test $(cat in/file) = content && test -L in", inputs=[(str(tree), "in")]))
+    assert done.outcome == Outcome.OK, done.detail
+    assert [path.name for path in tree.iterdir()] == ["file"]
+    shutil.rmtree(tree)
     world.assert_clean()
 
 
