@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @REPEAT
 @OUTPUT
 def metadata(files: int, repeat: int, output: str) -> int:
-    """Time the steps of mdtest by one client on a mount, beside tmpfs: one node, four, and four with two replicas.
+    """Time the steps of mdtest, git clone and rm -rf by one client on a mount, beside tmpfs: one node, four, and four with two replicas.
 
     Files are read through the mount of another node. The exit status is 1 if something could not be measured; a missed target does not
     change it.
