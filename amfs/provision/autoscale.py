@@ -71,7 +71,7 @@ class Auto(msgspec.Struct):
             return f"auto: {where}"
         if self.tended:
             return f"{where}: its process has ended; it is started again soon"
-        again = f"amfs scale auto --policy {shlex.quote(self.policy)} --nodes {self.least}..{self.most}"  # else the default policy is applied
+        again = f"amfs scale auto --policy {shlex.quote(self.policy)} --nodes {self.least}..{self.most}"  # else: the default policy
         return f"{where}: its process has ended; '{again}' starts it again"
 
     def pause_s(self) -> float:
