@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -68,7 +69,10 @@ class Auto(msgspec.Struct):
             return f"{where}: over, {self.over}"
         if self.is_applied():
             return f"auto: {where}"
-        return f"{where}: its process has ended; " + ("it is started again soon" if self.tended else "'amfs scale auto' starts it again")
+        if self.tended:
+            return f"{where}: its process has ended; it is started again soon"
+        again = f"amfs scale auto --policy {shlex.quote(self.policy)} --nodes {self.least}..{self.most}"  # else: the default policy
+        return f"{where}: its process has ended; '{again}' starts it again"
 
     def pause_s(self) -> float:
         """From its last start to the next one, if it has died."""
