@@ -34,8 +34,6 @@ class Completion(NamedTuple):
     directory: bool = False
 
 
-
-
 class UrlCopier:
     """Nothing is started before a run says how its storage is reached."""
 
