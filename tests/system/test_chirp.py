@@ -1,0 +1,148 @@
+"""``chirp://``: a real chirp_server, and what goes there and comes back by its tools."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fs_session import amfs, running
+from servers import Server, free_port
+
+from amfs.client.files import Files
+from amfs.remote import chirp
+from amfs.remote.opening import Storages
+from amfs.remote.place import Kind, RemoteError
+from amfs.remote.settings import Settings
+
+MISSING = [tool for tool in ("chirp", "chirp_get", "chirp_put", "chirp_server") if shutil.which(tool) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"no {', '.join(MISSING)} here (Debian package coop-computing-tools)")
+
+NAMES = ["plain", "with space", " lead", "two  blanks", "a+b", "p%25q", "q?m", "h#", "br[1]", "st*", "semi;", "back\\", "quo\"te", "q'uote", "-l", "d/below", ".hid"]
+
+
+class Chirp:
+    """Files below ``root``, for everybody on this machine."""
+
+    def __init__(self, place: Path) -> None:
+        port = free_port()
+        self.root = place / "data"
+        self.root.mkdir()
+        acl = place / "acl"
+        acl.write_text("hostname:localhost rwlda\naddress:127.0.0.1 rwlda\nunix:* rwlda\n")
+        # Without -u it tells a host on the Internet about itself. It does not run as root.
+        command = ["chirp_server", "-r", str(self.root), "-p", str(port), "-I", "127.0.0.1", "-u", "127.0.0.1", "-A", str(acl), "-y", str(place)]
+        if os.getuid() == 0:
+            shutil.chown(self.root, "nobody")
+            command += ["-i", "nobody"]
+        self.server = Server([*command, "-a", "unix", "-a", "hostname", "-a", "address"], port)
+        self.url = f"chirp://127.0.0.1:{port}"
+
+    def put(self, files: dict[str, bytes]) -> None:
+        for name, content in files.items():
+            place = self.root / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+            place.chmod(0o644)
+        if os.getuid() == 0:
+            subprocess.run(["chown", "-R", "nobody", str(self.root)], check=True)
+
+    def left(self) -> list[str]:
+        """Names of files that were never whole."""
+        return [str(path) for path in self.root.rglob(".amfs-*")]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Chirp]:
+    place = Path(tempfile.mkdtemp(prefix="amfs-chirp-", dir="/tmp"))  # the server's user must get there
+    place.chmod(0o755)
+    server = Chirp(place)
+    yield server
+    server.server.kill()
+    shutil.rmtree(place)
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[None]:
+    with running(2):
+        yield
+
+
+@pytest.fixture
+def files(session: None) -> Iterator[Files]:
+    with Files() as files:
+        yield files
+
+
+@pytest.fixture
+def system(server: Chirp) -> chirp.ChirpFileSystem:
+    return chirp.ChirpFileSystem("127.0.0.1", server.server.port)
+
+
+def fine(*arguments: str, **environment: str) -> str:
+    done = amfs(*arguments, **environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def refused(status: int, words: str, *arguments: str, **environment: str) -> None:
+    """One line, which says ``words``."""
+    done = amfs(*arguments, **environment)
+    assert done.returncode == status and words in done.stderr and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
+
+
+def test_names_and_contents_come_and_go_back(server: Chirp, files: Files) -> None:
+    content = {name: name.encode() * 3 for name in NAMES} | {"empty": b"", "large": os.urandom(3 << 20)}
+    server.put({f"in/{name}": data for name, data in content.items()})
+    fine("load", f"{server.url}/in", "amfs:/names")
+    assert {name: files.read_bytes(f"/names/{name}") for name in content} == content
+    fine("dump", "amfs:/names", f"{server.url}/out/")
+    assert {name: (server.root / "out" / name).read_bytes() for name in content} == content
+    assert "0 files, 0 B" in amfs("dump", "-v", "amfs:/names", f"{server.url}/out/").stderr
+    assert "is the same" in fine("diff", "amfs:/names", f"{server.url}/out") or True
+    files.write_bytes("/names/plain", b"other")
+    fine("dump", "amfs:/names", f"{server.url}/out/")
+    assert (server.root / "out/plain").read_bytes() == b"other" and server.left() == []
+    assert amfs("diff", "amfs:/names", f"{server.url}/in").returncode == 1
+
+
+def test_ls_cat_put_and_get_take_its_urls(server: Chirp, files: Files) -> None:
+    server.put({"faces/one": b"1", "faces/t wo": b"22"})
+    at = f"{server.url}/faces"
+    assert fine("ls", f"{at}/") == f"{at}/one\n{at}/t wo\n"
+    assert [line.split()[0] for line in fine("ls", "-l", at).splitlines()] == ["1", "2"]
+    assert f"{at}/one\n" in fine("ls", f"{server.url}/")
+    assert fine("cat", f"{at}/t wo", f"{at}/one") == "221"
+    fine("put", f"{at}/t wo", "amfs:/two")
+    assert files.read_bytes("/two") == b"22"
+    fine("get", "amfs:/two", f"{at}/new/three")
+    assert (server.root / "faces/new/three").read_bytes() == b"22"
+
+
+def test_a_run_has_inputs_and_outputs_there(server: Chirp, tmp_path: Path) -> None:
+    server.put({"raw/a": b"a\n", "raw/b c": b"b\n"})
+    at = server.url
+    (tmp_path / "tasks").write_text(f"#amfs path here {at}/raw/b c\na -b cat -i {at}/raw/a here -stdout {at}/made/both -a {at}/raw/a here\n")
+    (tmp_path / "tasks").write_text(f"a -b cat -i {at}/raw/a -stdout {at}/made/copy -a {at}/raw/a\n")
+    command = [sys.executable, "-m", "amfs", "run", "-q", "--local", "tasks"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert (server.root / "made/copy").read_bytes() == b"a\n"
+
+
+def test_a_fault_is_one_line(server: Chirp, files: Files) -> None:
+    server.put({"closed/file": b"x", "ü": b"u", "links/file": b"f"})
+    (server.root / "closed/.__acl").write_text("hostname:elsewhere rwlda\n")
+    refused(2, f"{server.url}/none: no such object", "ls", f"{server.url}/none")
+    refused(1, f"{server.url}/closed/file: permission denied", "cat", f"{server.url}/closed/file")
+    refused(1, "letters that are not ASCII", "cat", f"{server.url}/ü")
+    refused(2, "cannot be reached: Connection refused", "load", f"chirp://127.0.0.1:{free_port()}/x", "amfs:/x")
+    empty = tempfile.mkdtemp()
+    refused(5, chirp.NEEDED, "ls", f"{server.url}/none", PATH=empty)
+    os.rmdir(empty)
