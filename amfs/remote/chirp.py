@@ -17,7 +17,8 @@ import socket
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO, Any, cast
 from urllib.parse import quote, urlsplit
@@ -29,7 +30,8 @@ from amfs.remote.place import SILENT_S
 PORT = 9094
 NEEDED = "chirp:// needs the Chirp tools: Debian package coop-computing-tools"
 _CONNECT_S = 10.0
-_SLOWEST = 1 << 20  # bytes a second: chirp_put, which tells nothing before its end, gets as much time
+_PROBE_S = 1.0  # of silence, after which the server is tried: a tool whose connection ends tries until its time is over
+_SLOWEST = 1 << 20  # bytes a second: a file that is sent, of which nothing is told before its end, gets as much time
 _DAY_S = 86400  # chirp_get's own limit is for the whole file; whether bytes come is seen here
 _ASKED_AT_ONCE = 200  # files whose facts one process asks for
 _PATH_MAX, _RENAME_MAX = 900, 960  # bytes of encoded paths: a request is a line of at most 1024
@@ -52,7 +54,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
     def __init__(self, host: str, port: int = PORT, auth: str = "", tickets: str = "") -> None:
         """Raises ImportError if there are no tools."""
         super().__init__()
-        for tool in ("chirp", "chirp_get", "chirp_put"):
+        for tool in ("chirp", "chirp_get"):
             if shutil.which(tool) is None:
                 raise ImportError(NEEDED)
         self._address = host, port
@@ -110,8 +112,8 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         while at < len(paths):
             some = paths[at : at + _ASKED_AT_ONCE]
             commands = "".join(f"stat {_quoted(path)}\n" for path in some).encode()
-            self._reach()
-            done = self._run(self._tool("chirp", self._host), SILENT_S + len(some), input=commands)
+            self.reach()
+            done = self._run(self._tool("chirp", self._host), SILENT_S + len(some), commands)
             count = 0
             for facts in _facts(done.stdout, some):
                 count += 1
@@ -171,25 +173,38 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         """All of a local file, which is seen when it is whole."""
         size = os.fstat(file.fileno()).st_size
         above, _, name = path.rpartition("/")
-        if above:
-            self.makedirs(above, exist_ok=True)
         place = f"{above}/.amfs-{os.urandom(6).hex()}-{name[:100]}"
-        _check(place)
-        self._reach()
-        limit = SILENT_S + size / _SLOWEST
+        for one in (place, path):
+            _check(one)
         try:
-            # The tool opens standard input anew, by its name, and sees a regular file: a pipe's faults it would not tell.
-            done = self._run(self._tool("chirp_put", "-", self._host, place, limit=limit), limit, stdin=file)
-            if done.returncode:
-                raise _fault(done.stderr)
-            came = self.info(place)["size"]
+            came = self._put(file, place, size)
+            if came is None:
+                self.makedirs(above, exist_ok=True)
+                came = self._put(file, place, size)
+            if came is None:
+                raise FileNotFoundError("No such file or directory")
             if came != size:
                 raise ConnectionError(f"{came} of {size} bytes came there")
             self.mv(place, path)
-        except BaseException:
-            with suppress(OSError):  # the same fault again: the file that is left has a name that nobody looks for
-                self._chirp("rm", place)
+        except BaseException as error:
+            if not isinstance(error, FileNotFoundError):
+                with suppress(OSError):  # the same fault again: the file that is left has a name that nobody looks for
+                    self._chirp("rm", place)
             raise
+
+    def _put(self, file: IO[bytes], place: str, size: int) -> int | None:
+        """Returns how many bytes the file there has; None if there is no such directory."""
+        # One process for both. It opens the file anew by this name, and sees that it is a regular one: the faults of a pipe it does not tell.
+        commands = f"put /dev/fd/{file.fileno()} {_quoted(place)}\nstat {_quoted(place)}\n"
+        limit = SILENT_S + size / _SLOWEST
+        self.reach()
+        done = self._run(self._tool("chirp", self._host, limit=limit), limit, commands.encode(), (file.fileno(),))
+        for facts in _facts(done.stdout, [place]):
+            return int(facts["size"])
+        error = _fault(done.stderr)
+        if isinstance(error, FileNotFoundError):
+            return None
+        raise error
 
     # ── content ──
 
@@ -203,12 +218,12 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         size = options.get("size")
         if size is None:
             size = self.info(path)["size"]
-        self._reach()
+        self.reach()
         process = subprocess.Popen(
             self._tool("chirp_get", self._host, path, "-", limit=_DAY_S),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self._environment,
         )  # fmt: skip
-        return io.BufferedReader(_Reading(process, size), _PIPE)
+        return io.BufferedReader(_Reading(process, size, self.reach), _PIPE)
 
     # ── the tools ──
 
@@ -219,22 +234,34 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         """What one command tells. Raises OSError."""
         for path in arguments:
             _check(path)
-        self._reach()
+        self.reach()
         done = self._run(self._tool("chirp", self._host, command, *arguments), SILENT_S)
         if done.returncode:
             raise _fault(done.stderr or done.stdout)
         return done.stdout
 
-    def _run(self, words: list[str], limit: float, **given: Any) -> subprocess.CompletedProcess[bytes]:
-        if "stdin" not in given and "input" not in given:
-            given["stdin"] = subprocess.DEVNULL
-        try:
-            return subprocess.run(words, capture_output=True, env=self._environment, timeout=limit + 5, check=False, **given)
-        except subprocess.TimeoutExpired:
-            raise TimeoutError(f"no answer within {limit:.0f} s") from None
+    def _run(self, words: list[str], limit: float, told: bytes = b"", pass_fds: Sequence[int] = ()) -> subprocess.CompletedProcess[bytes]:
+        """A tool to its end, with what is told to it."""
+        piped = subprocess.PIPE
+        with subprocess.Popen(words, stdin=piped, stdout=piped, stderr=piped, env=self._environment, pass_fds=pass_fds) as process:
+            end = time.monotonic() + limit + _CONNECT_S
+            given: bytes | None = told
+            try:
+                while True:
+                    try:
+                        out, err = process.communicate(given, _PROBE_S)
+                        return subprocess.CompletedProcess(words, process.returncode, out, err)
+                    except subprocess.TimeoutExpired:
+                        given = None  # it has that
+                        if time.monotonic() > end:
+                            raise TimeoutError(f"no answer within {limit:.0f} s") from None
+                    self.reach()
+            except BaseException:
+                process.kill()
+                raise
 
-    def _reach(self) -> None:
-        """The tools try until their time is over; that no server is there is known at once. Raises ConnectionError."""
+    def reach(self) -> None:
+        """Is it there? Raises ConnectionError."""
         try:
             socket.create_connection(self._address, _CONNECT_S).close()
         except OSError as error:
@@ -244,12 +271,13 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 class _Reading(io.RawIOBase):
     """What chirp_get writes, as it comes."""
 
-    def __init__(self, process: subprocess.Popen[bytes], size: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], size: int, reach: Callable[[], None]) -> None:
         super().__init__()
         assert process.stdout is not None
         self._process = process
         self._descriptor = process.stdout.fileno()
         self._left = size
+        self._reach = reach
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLIN)
         _widen(self._descriptor)
@@ -258,8 +286,11 @@ class _Reading(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self._poll.poll(SILENT_S * 1000):
-            raise TimeoutError(f"no byte for {SILENT_S:.0f} s")
+        end = time.monotonic() + SILENT_S
+        while not self._poll.poll(_PROBE_S * 1000):
+            self._reach()
+            if time.monotonic() > end:
+                raise TimeoutError(f"no byte for {SILENT_S:.0f} s")
         count = os.readv(self._descriptor, [buffer])
         self._left -= count
         if self._left < 0:  # when its connection ends, the tool makes a new one and writes all once more
@@ -280,7 +311,7 @@ class _Reading(io.RawIOBase):
 
 
 class _Writing(io.RawIOBase):
-    """A file without a name on this machine, until ``commit`` brings it to the server: chirp_put must know the size before the content."""
+    """A file without a name on this machine, until ``commit`` brings it to the server: the tool tells the size before the content."""
 
     def __init__(self, system: ChirpFileSystem, path: str, autocommit: bool) -> None:
         super().__init__()
