@@ -194,7 +194,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
     def _put(self, file: IO[bytes], place: str, size: int) -> int | None:
         """Returns how many bytes the file there has; None if there is no such directory."""
-        # One process for both. It opens the file anew by this name, and sees that it is a regular one: the faults of a pipe it does not tell.
+        # One process for both. It opens the file anew by this name, as a regular one: the faults of a pipe it does not tell.
         commands = f"put /dev/fd/{file.fileno()} {_quoted(place)}\nstat {_quoted(place)}\n"
         limit = SILENT_S + size / _SLOWEST
         self.reach()
