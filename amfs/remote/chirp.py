@@ -333,13 +333,20 @@ class _Writing(io.RawIOBase):
                 self.commit()
 
     def commit(self) -> None:
+        self._forget()
         with self._file:
             self._file.flush()
             self._system.put_whole(self._file, self._path)
 
     def discard(self) -> None:
         self._autocommit = False
+        self._forget()
         self._file.close()
+
+    def _forget(self) -> None:
+        """fsspec keeps each file that is not committed by itself, for a transaction that nobody ends."""
+        with suppress(ValueError):
+            self._system.transaction.files.remove(self)
 
 
 def _widen(descriptor: int) -> None:
