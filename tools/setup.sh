@@ -50,7 +50,7 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
 has_programs() {  # that the tests run; where there is no apt-get, the tests of some are left out and say so
     more=
     if command -v apt-get >/dev/null; then
-        more="strace nginx mProjectPP rsvg-convert blastn glpsol dot munged slurmctld slurmd sbatch ssh sshd mpiexec.openmpi chromium"
+        more="strace nginx mProjectPP rsvg-convert blastn glpsol dot munged slurmctld slurmd sbatch ssh sshd mpiexec.openmpi chromium chirp_server"
         # fusepy loads libfuse 2, which brings no program
         [ -z "$python" ] || "$python" -c 'import ctypes.util, sys; sys.exit(not ctypes.util.find_library("fuse"))' || return 1
     fi
@@ -68,7 +68,7 @@ install_command() {  # how this system installs $1 (our words); empty if unknown
                 headers) packages="$packages python${version:-3}-dev" ;;
                 venv) packages="$packages python${version:-3}-venv" ;;
                 compiler) packages="$packages gcc libc6-dev" ;;
-                programs) packages="$packages fuse3 graphviz munge openssh-client openssh-server openmpi-bin slurm-client slurmctld slurmd libfuse2 git iproute2 make rsync sqlite3 strace nginx-light tar librsvg2-bin montage montage-gridtools ncbi-blast+ glpk-utils chromium" ;;
+                programs) packages="$packages fuse3 graphviz munge openssh-client openssh-server openmpi-bin slurm-client slurmctld slurmd libfuse2 git iproute2 make rsync sqlite3 strace nginx-light tar librsvg2-bin montage montage-gridtools ncbi-blast+ glpk-utils chromium coop-computing-tools" ;;
             esac
         done
         echo "apt-get install -y --no-install-recommends$packages"

@@ -1,4 +1,4 @@
-"""Any storage that fsspec knows: sftp, webhdfs, hdfs, ftp, smb, and whatever people have installed for it.
+"""Any storage that fsspec knows: sftp, webhdfs, hdfs, ftp, smb, chirp by our own file system, and whatever people have installed for it.
 
 Owns how a file gets its name when it is whole, which file systems do in different ways, and what their errors mean.
 """
@@ -48,6 +48,8 @@ class System:
             options.setdefault("timeout", _CONNECT_S)
         if self._scheme == "https" and (trusted := certificates(given)):
             options.setdefault("ssl", _context(trusted))
+        if self._scheme == "chirp":
+            fsspec.register_implementation("chirp", "amfs.remote.chirp.ChirpFileSystem", clobber=True)
         try:
             # fsspec gives the same file system again to whoever asks: two moves would have one connection, and a broken one would stay.
             system, path = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
@@ -94,7 +96,8 @@ class System:
 
     def key(self, url: str) -> str:
         """What ``url`` names here."""
-        return str(self._system._strip_protocol(url)) + ("/" if url.endswith("/") and not self._web else "")
+        path = str(self._system._strip_protocol(url))
+        return path.rstrip("/") + "/" if url.endswith("/") and not self._web else path
 
     def list(self, prefix: str) -> Iterator[Found]:
         def list_all() -> dict[str, Any]:
@@ -140,7 +143,8 @@ class System:
     def read(self, found: Found) -> Iterator[bytes]:
         if not found.identity:
             raise RemoteError(Kind.UNNOTICED, self.url(found.key), "the storage tells neither a sum nor a time")
-        file = self._do(found.key, lambda: self._system.open(found.key, "rb", block_size=_PIECE))
+        known = {"size": found.size} if self._scheme == "chirp" else {}  # else it asks once more
+        file = self._do(found.key, lambda: self._system.open(found.key, "rb", block_size=_PIECE, **known))
         if self._scheme in _SSH and found.size > _REQUEST:  # else each request waits for the answer to the one before
             self._do(found.key, lambda: file.prefetch(found.size, max_concurrent_requests=_REQUESTS_AHEAD))
         size = 0

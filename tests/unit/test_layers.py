@@ -68,7 +68,7 @@ ONLY_IN = {
     "uvicorn": {"amfs.live.web"},
     "prometheus_client": {"amfs.live.metrics"},
     "lark": {"amfs.swift", "amfs.translate.jx_parse", "amfs.translate.jx_evaluate"},
-    "fsspec": {"amfs.client.fsspec", "amfs.remote.systems"},
+    "fsspec": {"amfs.client.fsspec", "amfs.remote.chirp", "amfs.remote.systems"},
     "obstore": {"amfs.remote.objects"},
     "benchmarks": set(),  # it is not installed
 }
