@@ -43,6 +43,8 @@ from cluster.hosts import Host
 from cluster.slurm import Slurm
 
 JOBS = 3  # of a session: all hosts but the last have one
+TASK_S = 0.5
+LONG = 4  # of the first tasks, where some are longer than what is left of a job
 PAIRS = 9  # of tasks: each of the first half makes a file, each of the second makes one of two of those
 END_S = 180.0  # only turns a hang into a finding
 NO_SLOTS = "no node of the session has slots for tasks"
@@ -84,7 +86,7 @@ class Run:
         ends_jobs = what in ("scancel", "scancel-all", "limit")
         self.with_another = ends_jobs and self.chance.random() < 0.5
         self.copies = 2 if what in ("node", "host") else 1
-        self.task_s = self.chance.choice([0.8, 12.0]) if what == "limit" else 0.3
+        self.task_s = self.chance.choice([TASK_S, 12.0]) if what == "limit" else TASK_S
 
     # ── a session and its work ─────────────────────────────────────────────────────────────────────
 
@@ -124,16 +126,21 @@ class Run:
                 "amfs", "node", "--join", file, "--slots", "1", log=self.place / "another.log", cwd=self.place, env=self.slurm.env
             )
             until(lambda: self.members() == JOBS + 2, "the node without a job does not come")
+        putting = []
         for number, host in enumerate(self.slurm.hosts.nodes[:JOBS]):
             (self.place / f"kept-{number}").write_bytes(self.chance.randbytes(self.chance.randrange(1, 300_000)))
-            self.ok(host, "put", "--session", self.name, f"kept-{number}", f"amfs:/kept-{number}")
+            words = ("amfs", "put", "--session", self.name, f"kept-{number}", f"amfs:/kept-{number}")
+            putting.append(host.start(*words, log=self.place / "put.log", cwd=self.place, env=self.slurm.env))
+        codes = [one.wait(timeout=END_S) for one in putting]
+        if any(codes):
+            raise Finding(f"amfs put: {(self.place / 'put.log').read_text()}")
         lines = []
         for k in range(PAIRS):
-            script = f"echo a{k} >> {self.place}/begun; sleep {self.task_s}; seq {k} {k + 2000} > m{k}"
+            script = f"echo a{k} >> {self.place}/begun; sleep {self.task_s if k < LONG else TASK_S}; seq {k} {k + 2000} > m{k}"
             lines.append(f"a{k} -b sh -o m{k} -a -c '{script}'")
         for k in range(PAIRS):
             one, other = f"m{k}", f"m{(k + 1) % PAIRS}"
-            script = f"echo b{k} >> {self.place}/begun; cat {one} {other} > o{k}; sleep {self.task_s}"
+            script = f"echo b{k} >> {self.place}/begun; cat {one} {other} > o{k}; sleep {TASK_S}"
             lines.append(f"b{k} -b sh -i {one} -i {other} -o o{k} -a -c '{script}'")
         (self.place / "list").write_text("\n".join(lines) + "\n")
 
@@ -230,7 +237,7 @@ class Run:
         process = self.driven()
         moment = 0.0 if self.what == "limit" else self.chance.uniform(0.3, 4.0)
         time.sleep(moment)
-        self.notes.append(f"at {moment:.1f} s" + (f", tasks of {self.task_s:g} s" if self.what == "limit" else ""))
+        self.notes.append(f"at {moment:.1f} s" + (f", tasks of {self.task_s:g} s first" if self.what == "limit" else ""))
         done: Callable[[], None] = getattr(self, self.what.replace("-", "_"))
         done()
         code = self.ended(process)
@@ -279,8 +286,18 @@ class Run:
         if self.what == "founder":
             self.amfs(self.login, "status")  # sweeps what was killed there
         if self.killed is not None:
-            self.amfs(self.killed, "clean")  # likewise: a process that was killed (-9) can take nothing along
+            self.clean(self.killed)
         until(lambda: not left(self.slurm), "")  # which is named by who calls
+
+    def clean(self, host: Host) -> None:
+        """A process that was killed (-9) takes nothing along. Its memory must be freed by ``amfs clean`` there; the directory of the session,
+        with a socket and the session file, may be left and named, because from there nobody can know that the session is over.
+        """
+        said = self.amfs(host, "clean").stderr
+        directory = f"/tmp/amfs-0/{self.name}"
+        if f"cannot be known here: {directory} is left as it is" in said:
+            self.notes.append(f"amfs clean names {directory} and leaves it")
+            shutil.rmtree(f"/proc/{host.pid}/root{directory}")
 
     def do(self) -> Outcome:
         findings: list[str] = []
