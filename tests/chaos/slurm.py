@@ -50,7 +50,7 @@ END_S = 180.0  # only turns a hang into a finding
 NO_SLOTS = "no node of the session has slots for tasks"
 OURS = (b"amfs\0node", b"amfs.node.main", b"amfs.provision", b"amfs\0run", b"amfs\0up", b"amfs-watcher", b"amfs-launcher")
 SHOWN = 8  # of what is left, when much is
-DRAIN_S = 54.0  # of a job of a minute: its node begins to drain
+DRAIN_S = 55.0  # after amfs up began: the node of a job of a minute begins to drain
 
 
 def until(condition: Callable[[], object], otherwise: str) -> None:
@@ -116,8 +116,8 @@ class Run:
         nodes = self.chance.choice([f"{JOBS}", f"1..{JOBS}"])
         more = [*(("--time", "1m") if self.what == "limit" else ()), *(("--replicas", "2") if self.copies == 2 else ())]
         options = ("--exclusive", f"--exclude={self.outside.name}")
-        self.ok(self.login, "up", "--on", "slurm", "--name", self.name, "--nodes", nodes, "--slots", "1", *more, "--", *options)
         self.began = time.monotonic()
+        self.ok(self.login, "up", "--on", "slurm", "--name", self.name, "--nodes", nodes, "--slots", "1", *more, "--", *options)
         until(lambda: self.members() == JOBS + 1, "the nodes do not come")
         if self.with_another:
             self.notes.append("with a node that has no job")
@@ -176,7 +176,7 @@ class Run:
     def limit(self) -> None:
         """The clock does it."""
         until(lambda: not any("|RUNNING|" in line for line in self.slurm.queue()), "jobs go on after their time limit")
-        self.notes.append(f"jobs ended {time.monotonic() - self.began:.0f} s after amfs up")
+        self.notes.append(f"jobs ended {time.monotonic() - self.began:.0f} s after amfs up began")
 
     def controller(self) -> None:
         away = self.chance.uniform(1.0, 8.0)
@@ -233,11 +233,14 @@ class Run:
     def work(self) -> None:
         """The run, disturbed, and if it could not go on, what is left of it in new jobs."""
         if self.what == "limit":
-            time.sleep(max(0.0, self.began + DRAIN_S - self.chance.uniform(1.0, 5.0) - time.monotonic()))
+            time.sleep(max(0.0, self.began + DRAIN_S - self.chance.uniform(2.0, 6.0) - time.monotonic()))
         process = self.driven()
         moment = 0.0 if self.what == "limit" else self.chance.uniform(0.3, 4.0)
         time.sleep(moment)
-        self.notes.append(f"at {moment:.1f} s" + (f", tasks of {self.task_s:g} s first" if self.what == "limit" else ""))
+        if self.what == "limit":
+            self.notes.append(f"tasks of {self.task_s:g} s first")
+        else:
+            self.notes.append(f"at {moment:.1f} s, when {self.begun()} tasks had begun")
         done: Callable[[], None] = getattr(self, self.what.replace("-", "_"))
         done()
         code = self.ended(process)
@@ -253,8 +256,13 @@ class Run:
             raise Finding(f"the run: exit {code}: {self.said()[-1500:]}")
         if "Traceback" in self.said():
             raise Finding(f"the run shows a traceback: {self.said()[-1500:]}")
-        begun = (self.place / "begun").read_text().split()
-        self.notes.append(f"{len(begun)} begun of {2 * PAIRS} tasks")
+        self.notes.append(f"{self.begun()} begun of {2 * PAIRS} tasks")
+
+    def begun(self) -> int:
+        """How often a task has begun."""
+        with suppress(FileNotFoundError):
+            return len((self.place / "begun").read_text().split())
+        return 0
 
     def ended(self, process: subprocess.Popen[bytes]) -> int:
         try:
@@ -290,8 +298,8 @@ class Run:
         until(lambda: not left(self.slurm), "")  # which is named by who calls
 
     def clean(self, host: Host) -> None:
-        """A process that was killed (-9) takes nothing along. Its memory must be freed by ``amfs clean`` there; the directory of the session,
-        with a socket and the session file, may be left and named, because from there nobody can know that the session is over.
+        """A process that was killed (-9) takes nothing along. Its memory must be freed by ``amfs clean`` there; the directory of the
+        session, with a socket and the session file, may be left and named: from there nobody can know that the session is over.
         """
         said = self.amfs(host, "clean").stderr
         directory = f"/tmp/amfs-0/{self.name}"
