@@ -2,7 +2,7 @@
 
     python -m chaos.slurm --runs 20 --what scancel,limit --seed 1
 
-A run is a session of its own: `amfs up --on slurm` on the login host, a file put into amfs:/ on each node, a workflow whose tasks pass
+A run is a session of its own: `amfs up --on slurm` on the login host, a file put into amfs:/ from each host, a workflow whose tasks pass
 files to each other, driven with `--retries 0` from a host that has no job. At a random moment comes one of:
 
 scancel       one job is cancelled
@@ -11,7 +11,7 @@ limit         the jobs meet their time limit of a minute
 controller    slurmctld is away for 1 to 8 s
 node          a node process is killed (-9); files of amfs:/ have two copies; in half of the runs a new job comes to its host
 host          a host with a job crashes, and comes back before or after the session's end; likewise
-founder       the session's node process on the login host, its keeper, or both are killed (-9)
+founder       the session's node process on the login host, its keeper, or both are killed (-9); files of amfs:/ have two copies
 
 Where jobs end, a node without a job is in the session in half of the runs, and the work must go on there. Otherwise the run has to say in
 a line that no node has slots, and after `amfs scale` the same run with `--resume` must do the rest.
@@ -85,7 +85,7 @@ class Run:
         self.stays: subprocess.Popen[bytes] | None = None
         ends_jobs = what in ("scancel", "scancel-all", "limit")
         self.with_another = ends_jobs and self.chance.random() < 0.5
-        self.copies = 2 if what in ("node", "host") else 1
+        self.copies = 2 if what in ("node", "host", "founder") else 1
         self.task_s = self.chance.choice([TASK_S, 12.0]) if what == "limit" else TASK_S
 
     # ── a session and its work ─────────────────────────────────────────────────────────────────────
