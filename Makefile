@@ -17,7 +17,7 @@ N      ?= 20
 SEED   ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo montage-urls scripts ensembles swift notebooks test plugs plug-snakemake plug-nextflow plug-parsl plug-joblib plug-dask quick lint sim chaos soak-storage native-asan native-tsan coverage bench states docs man clean
+.PHONY: help setup demo montage-urls scripts ensembles swift notebooks test plugs plug-snakemake plug-nextflow plug-parsl plug-joblib plug-dask quick lint sim chaos soak-storage soak-slurm native-asan native-tsan coverage bench states docs man clean
 
 help: ## list what can be made
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,10 @@ chaos: ## N (20) real sessions, each disturbed once at a random moment, from SEE
 soak-storage: ## load and dump on real servers while servers, commands and nodes are killed (NAMES=moto,versitygw,hdfs,https,sftp,directory)
 	@$(SETUP) --system test
 	@PYTHONPATH=tests:. $(BIN)/python -m chaos.storage $(if $(NAMES),--stores $(NAMES)) $(ARGS)
+
+soak-slurm: ## N (20) sessions on a real Slurm for each of WHAT (scancel,scancel-all,limit,controller,node,host,founder), from SEED (1); as root
+	@$(SETUP) --system test
+	@PYTHONPATH=tests $(BIN)/python -m chaos.slurm --runs $(N) --seed $(SEED) $(if $(WHAT),--what $(WHAT)) $(ARGS)
 
 native-asan: ## the C tests under the address and undefined-behaviour sanitisers
 	@$(SETUP) dev

@@ -139,6 +139,7 @@ class Hosts:
         (home / "hosts").write_text("\n".join(lines) + "\n")
         seen = [shared, Path(__file__).resolve().parents[2], Path(sys.prefix)]  # the tree and the environment may be below /tmp
         seen = [path for path in dict.fromkeys(seen) if not any(other != path and path.is_relative_to(other) for other in seen)]
+        self._seen = seen
         self.nodes: list[Host] = []
         self.login = Host(*names[-1], home, seen)
         self.all = [self.login]
@@ -176,6 +177,13 @@ class Hosts:
 
     def mend(self, host: Host) -> None:
         self._on_login("link", "set", f"to-{host.name}", "up")
+
+    def revive(self, crashed: Host) -> Host:
+        """The host after its crash, in the place of the one that crashed: nothing runs there, and nothing is in its memory."""
+        self.login.run("ip", "link", "del", f"to-{crashed.name}", check=False)  # it goes with the crash, but not at once
+        revived = self._connected(Host(crashed.name, crashed.address, crashed.home, self._seen))
+        self.nodes[self.nodes.index(crashed)] = self.all[self.all.index(crashed)] = revived
+        return revived
 
     def remove(self) -> None:
         for host in reversed(self.all):

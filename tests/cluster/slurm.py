@@ -99,7 +99,13 @@ class Slurm:
         until(socket.exists, "munged did not start")
         self.start_controller()
         for host in self.hosts.nodes:
-            self._daemon(host, f"slurmd-{host.name}", "slurmd", "-D", "-N", host.name)
+            self.start_node(host)
+        self.wait_until_idle()
+
+    def start_node(self, host: Host) -> None:
+        self._daemon(host, f"slurmd-{host.name}", "slurmd", "-D", "-N", host.name)
+
+    def wait_until_idle(self) -> None:
         idle = ("sinfo", "-h", "-N", "-t", "idle", "-p", "main")
         until(lambda: len(self.on_login(*idle, check=False).splitlines()) == len(self.hosts.nodes), f"nodes not idle: {self.place}")
 
