@@ -189,6 +189,20 @@ def test_a_node_joins_and_leaves(home: Path, amfs: Run, tmp_path: Path) -> None:
     shutil.rmtree(elsewhere)
 
 
+def test_a_node_that_joins_frees_what_a_killed_one_left(home: Path, amfs: Run) -> None:
+    """Where nodes are jobs of a batch system, no other command may ever come to the host."""
+    name = f"again-{os.getpid()}"
+    assert amfs("up", "--nodes", "2", "--slots", "1", "--name", name).returncode == 0
+    killed = next(entry for entry in session_of(home, name).nodes if entry.node == 1)
+    (store,) = Path("/dev/shm").glob(f"amfs-{os.getuid()}-{name}-n1-*")
+    os.kill(killed.pid, signal.SIGKILL)
+    until(lambda: not is_running(killed.pid, killed.started))
+    assert store.exists()
+    assert amfs("node", "--join", name, "--slots", "1", "--detach").returncode == 0
+    assert not store.exists()
+    assert amfs("down", name).returncode == 0
+
+
 def test_without_tcp_nobody_joins_from_elsewhere(home: Path, amfs: Run, tmp_path: Path) -> None:
     name = f"local-{os.getpid()}"
     assert amfs("up", "--slots", "1", "--name", name).returncode == 0
