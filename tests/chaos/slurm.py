@@ -349,14 +349,17 @@ class Run:
 
 
 def left(slurm: Slurm) -> list[str]:
-    """What amfs has left anywhere: files of hosts' memory, jobs, records in the home, processes."""
+    """What amfs has left anywhere: files of hosts' memory, jobs, records in the home, processes. Python's own bytecode is nobody's."""
+    bytecode = os.environ.get("PYTHONPYCACHEPREFIX") or "/nowhere"
     found = [f"job {line}" for line in slurm.queue()]
     found += [str(path) for path in (slurm.hosts.login.home / ".amfs/sessions").glob("*")]
     for host in slurm.hosts.all:
         for place in ("/dev/shm", "/tmp"):
             root = f"/proc/{host.pid}/root"
             paths = (f"{folder}/{name}" for folder, inner, names in os.walk(root + place) for name in (*inner, *names))
-            found += [f"{host.name}:{path.removeprefix(root)}" for path in paths if path != f"{root}/tmp/amfs-0"]
+            for path in (path.removeprefix(root) for path in paths if path != f"{root}/tmp/amfs-0"):
+                if not f"{bytecode}/".startswith(f"{path}/") and not path.startswith(f"{bytecode}/"):
+                    found.append(f"{host.name}:{path}")
     return found + [f"process {pid} on {host.name}" for host, pid in processes(slurm)]
 
 
