@@ -59,7 +59,7 @@ def failures_to_end(text: str, jobs: int | None) -> int:
         return 0
     match = _HALT.fullmatch(text)
     if match is None:
-        why = "; what runs is always ended at once here" if text.startswith("soon") or text == "1" else ""
+        why = "; running jobs are always ended at once here" if text.startswith("soon") or text == "1" else ""
         raise UsageError(f"--halt {text}: write never, now,fail=N or now,fail=N%{why}")
     if match["share"]:
         if jobs is None:

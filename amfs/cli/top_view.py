@@ -18,7 +18,7 @@ from amfs.vocabulary.live import Frame, Page, Run
 
 VIEWS = {"t": "tasks", "f": "failures", "n": "nodes", "s": "stages"}
 KEYS = "q quit   ↑ ↓ run   t tasks   f failures   n nodes   s stages   a all   space pause"
-HELP = "no run is going on, and there is no session. 'amfs run FILE' starts a run, 'amfs up' a session; q ends this."
+HELP = "no run is going on, and there is no session. 'amfs run FILE' starts a run, 'amfs up' a session"
 
 
 class Shown(NamedTuple):
@@ -51,7 +51,7 @@ def screen(frame: Frame, page: Page, shown: Shown, height: int) -> Any:
     parts: list[Any] = [_head(frame, shown)]
     parts += [Text(note, "yellow") for note in frame.notes]
     if not frame.runs and not frame.sessions:
-        return Group(*parts, Panel(HELP.removesuffix("; q ends this.") + "." if shown.once else HELP), *_keys(shown))
+        return Group(*parts, Panel(f"{HELP}." if shown.once else f"{HELP}; q ends this."), *_keys(shown))
     at = min(shown.at, max(0, len(frame.runs) - 1))
     room = max(4, height - len(parts) - 2)
     shares = {"all": 4}.get(shown.view, 1)

@@ -253,7 +253,7 @@ def _watch(name: str, session: Path, inode: int) -> None:
 
 
 def _end() -> None:
-    """At once: what runs is ended by the nodes, and nobody can be told any more."""
+    """At once: the nodes end the tasks that run, and no command waits for an answer any more."""
     watched.sweep(also_mine=True)
     os._exit(0)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import calendar
 import errno
+import fcntl
 import io
 import os
 import re
@@ -99,8 +100,8 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
                 name = os.path.join(path, os.fsdecode(fits[3]))
                 entries[name] = {"name": name, "type": "directory" if fits[1] == b"d" else "file", "size": int(fits[2]), "mtime": 0}
         if detail:
-            # The listing has the time without seconds, and of a symbolic link its own size. What cannot be asked for is a file all the
-            # same: whoever wants it is told why not. A link to a directory stays one: who follows it may walk in circles.
+            # The listing has the time without seconds, and of a symbolic link its own size. A file with a name that cannot be asked for
+            # stays in it: a copy of it fails and says why. A link to a directory stays a file: a walk that follows it may not end.
             asked = [name for name, facts in entries.items() if facts["type"] == "file" and _ours(name)]
             for facts in self._many(asked):
                 entries[facts["name"]].update(size=facts["size"], mtime=facts["mtime"])
@@ -350,8 +351,6 @@ class _Writing(io.RawIOBase):
 
 
 def _widen(descriptor: int) -> None:
-    import fcntl
-
     with suppress(OSError):  # an ordinary user has only so many
         fcntl.fcntl(descriptor, _F_SETPIPE_SZ, _PIPE)
 

@@ -51,7 +51,10 @@ def sweep(*, also_mine: bool = False) -> None:
     """Remove what watched processes of this host left that died; ``also_mine``: this process ends at once, and closes no run any more."""
     folder = records.base_path() / FOLDER
     for path in folder.glob(f"{here()}-*"):
-        pid = int(path.name.removeprefix(f"{here()}-").partition(".")[0])
+        number = path.name.removeprefix(f"{here()}-").partition(".")[0]
+        if not number.isdecimal():
+            continue  # it is none of ours
+        pid = int(number)
         if (also_mine and pid == os.getpid()) or (path.suffix != END and not start_time(pid)):
             with contextlib.suppress(OSError):
                 path.unlink()

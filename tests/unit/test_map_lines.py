@@ -218,7 +218,8 @@ def test_at_how_many_failures_a_run_is_to_end(text: str, jobs: int | None, failu
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("soon,fail=1", "what runs is always ended at once"), ("1", "what runs is always ended at once"), ("now,success=1", "write never"),
+        ("soon,fail=1", "running jobs are always ended at once"), ("1", "running jobs are always ended at once"),
+        ("now,success=1", "write never"),
         ("now,fail=0", "write never"), ("now,fail=101%", "write never"), ("now,fail=10%", "how many jobs come"), ("x", "write never"),
     ],
 )  # fmt: skip

@@ -23,13 +23,14 @@ def test_only_sockets_of_dead_processes_are_removed(tmp_path: Path, monkeypatch:
             f"{'0' * 8}-{gone.pid}.1.sock",
         )
     )  # fmt: skip
-    for path in (mine, dead, told, elsewhere):
+    strange = folder / f"{watched.here()}-notes"
+    for path in (mine, dead, told, elsewhere, strange):
         path.touch()
     watched.sweep()
-    assert {*folder.iterdir()} == {mine, told, elsewhere}, "who watched may still read how the dead one ended"
+    assert {*folder.iterdir()} == {mine, told, elsewhere, strange}, "amfs top may still read how the dead run ended"
     watched.sweep(also_mine=True)
-    assert {*folder.iterdir()} == {told, elsewhere}
-    told.unlink()
-    elsewhere.unlink()
+    assert {*folder.iterdir()} == {told, elsewhere, strange}
+    for path in (told, elsewhere, strange):
+        path.unlink()
     watched.sweep()
     assert not folder.exists()
