@@ -41,21 +41,24 @@ def watch(tasks: int, nodes: int, seconds: float) -> int:
     if len(turns) < 4:
         click.echo("the run was over before it could be measured: take more --tasks", err=True)
         return 1
+    views = statistics.median(turn.views for turn in turns if turn.watched)
     click.echo(f"{tasks:,} tasks on {nodes} nodes, watched and not in {len(turns)} turns of {seconds:g} s; watched beside unwatched:")
     pairs = [(one, other) if one.watched else (other, one) for one, other in itertools.pairwise(turns)]
     for title, field in (("tasks a second", "rate"), ("engine CPU a task", "cpu")):
         ratios = [getattr(watched, field) / getattr(alone, field) for watched, alone in pairs]
         low, middle, high = statistics.quantiles(ratios, n=4)
         click.echo(f"  {title}: {middle:.3f} (quartiles {low:.3f} and {high:.3f})")
+    click.echo(f"  CPU of the three views: {views / seconds / len(os.sched_getaffinity(0)):.1%} of this machine, which the run is without")
     return 0
 
 
 class Turn(NamedTuple):
-    """``cpu``: seconds of the nodes and of the process of the run, for each task."""
+    """``cpu``: seconds of the nodes and of the process of the run, for each task. ``views``: seconds of the three faces."""
 
     watched: bool
     rate: float
     cpu: float
+    views: float
 
 
 def _do(*words: str) -> None:
@@ -90,6 +93,7 @@ def _turns(home: Path, name: str, tasks: int, seconds: float) -> list[Turn]:
     threading.Thread(target=_look, args=(address,), daemon=True).start()
     run = subprocess.Popen([*AMFS, "run", "--session", name, "--no-journal", "list"], cwd=home, stderr=subprocess.DEVNULL)
     turns: list[Turn] = []
+    viewers = [face.pid for face in faces]
     pids = [entry.pid for entry in load(home / name / "session.json").nodes] + [run.pid]
     try:
         while not run_sockets() and run.poll() is None:
@@ -101,13 +105,13 @@ def _turns(home: Path, name: str, tasks: int, seconds: float) -> list[Turn]:
             for face in faces:
                 face.send_signal(signal.SIGCONT if watched else signal.SIGSTOP)
             time.sleep(0.3)  # what was begun ends
-            before, at, used = ask_run(path, Ask("totals")).run, time.monotonic(), _cpu(pids)
+            before, at, used, seen = ask_run(path, Ask("totals")).run, time.monotonic(), _cpu(pids), _cpu(viewers)
             time.sleep(seconds)
             after, now, used = ask_run(path, Ask("totals")).run, time.monotonic(), _cpu(pids) - used
             if before is None or after is None or after.finished == after.total:
                 break
             done = max(1, after.finished - before.finished)
-            turns.append(Turn(watched, done / (now - at), used / done))
+            turns.append(Turn(watched, done / (now - at), used / done, _cpu(viewers) - seen))
             watched = not watched
     except OSError:
         pass  # the run is over
