@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from parts import BASE, RUN, result
-from test_submitter import Client
+from submitter_client import Client
 
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.errors import WorkflowError

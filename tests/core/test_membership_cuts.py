@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+from membership_nodes import BEAT, LIMITS, late, manager_of, member, node_in, view_of
 from recorder import Recorder
-from test_membership import BEAT, LIMITS, late, manager_of, member, node_in, view_of
 
 from amfs.engine.membership import Membership
 from amfs.vocabulary import messages as m

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from parts import CLIENT, RUN, info, key, keys, result
+from submitter_client import Client, task
 from test_fls import publish, shard, view
-from test_submitter import Client, task
 from worker_node import SHARD, Node, mine
 
 from amfs.engine.fls import SHARED_RETENTION

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from dispatcher_unit import Unit
 from parts import CLIENT, RUN, result, spec
-from test_dispatcher import Unit
 
 from amfs.config import DispatcherLimits
 from amfs.vocabulary import messages as m

@@ -14,7 +14,8 @@ import xxhash
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from meta_reference import Reference, Refused
+from meta_reference import Reference
+from meta_reference_state import Refused
 
 from amfs._native import Meta
 from amfs.vocabulary.attr import META_BUSY, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from amfs.client.files import Files
 from amfs.host import orphans
 from amfs.host.processes import is_running
 from amfs.net.records import SessionRecord, load
@@ -26,6 +27,19 @@ def amfs(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     """A command, with more in its environment."""
     command = [sys.executable, "-m", "amfs", *arguments]
     return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False)
+
+
+def fine(*arguments: str, **environment: str) -> str:
+    """The output of a command that must succeed and tell nothing."""
+    done = amfs(*arguments, **environment)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def refused(status: int, words: str, *arguments: str, **environment: str) -> None:
+    """The command ends with ``status`` and tells one line, which says ``words``."""
+    done = amfs(*arguments, **environment)
+    assert done.returncode == status and words in done.stderr and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
 
 
 def about(session: str, told: str) -> str:
@@ -62,6 +76,18 @@ def running(nodes: int, *options: str) -> Iterator[SessionRecord]:
             while list(orphans.SHM.glob(f"amfs-{os.getuid()}-{name}-*")):  # another session that starts may be just removing it
                 assert time.monotonic() < end, "stores were left behind"
                 time.sleep(0.05)
+
+
+def two_nodes() -> Iterator[SessionRecord]:
+    """A fixture: a session of two nodes."""
+    with running(2) as session:
+        yield session
+
+
+def files_of_session(session: SessionRecord) -> Iterator[Files]:
+    """A fixture: the files of the fixture ``session``."""
+    with Files() as files:
+        yield files
 
 
 def kill(session: SessionRecord, node: int) -> None:

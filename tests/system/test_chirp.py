@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from fs_session import amfs, running
+from fs_session import amfs, files_of_session, fine, refused, two_nodes
 from servers import Server, free_port
 from waiting import until
 
@@ -73,33 +73,13 @@ def server() -> Iterator[Chirp]:
     shutil.rmtree(place)
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[None]:
-    with running(2):
-        yield
-
-
-@pytest.fixture
-def files(session: None) -> Iterator[Files]:
-    with Files() as files:
-        yield files
+session = pytest.fixture(scope="module", name="session")(two_nodes)
+files = pytest.fixture(name="files")(files_of_session)
 
 
 @pytest.fixture
 def system(server: Chirp) -> chirp.ChirpFileSystem:
     return chirp.ChirpFileSystem("127.0.0.1", server.server.port)
-
-
-def fine(*arguments: str, **environment: str) -> str:
-    done = amfs(*arguments, **environment)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
-
-
-def refused(status: int, words: str, *arguments: str, **environment: str) -> None:
-    """One line, which says ``words``."""
-    done = amfs(*arguments, **environment)
-    assert done.returncode == status and words in done.stderr and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
 
 
 def test_names_and_contents_come_and_go_back(server: Chirp, files: Files) -> None:

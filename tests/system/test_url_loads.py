@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fs_session import amfs, kill, running
+from fs_session import amfs, files_of_session, kill, running
 from servers import S3, Web, s3_in_environment, web_of_a_module
 
 from amfs.client.files import Files
@@ -38,12 +38,7 @@ def session() -> Iterator[SessionRecord]:
         yield session
 
 
-@pytest.fixture
-def files(session: SessionRecord) -> Iterator[Files]:
-    with Files() as files:
-        yield files
-
-
+files = pytest.fixture(name="files")(files_of_session)
 s3 = pytest.fixture(scope="module", name="s3")(s3_in_environment)
 web = pytest.fixture(scope="module", name="web")(web_of_a_module)
 

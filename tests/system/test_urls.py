@@ -9,13 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from daily import daily
-from fs_session import amfs, running
+from fs_session import amfs, files_of_session, fine, refused, two_nodes
 from servers import S3, Sftp, Web, free_port, s3_in_environment, web_of_a_module
 
 from amfs.client.files import Files
@@ -26,32 +25,10 @@ from amfs.remote.settings import Settings
 
 NAMES = ["plain", "with space", "a+b", "p%25q", "q?m", "h#", "br[1]", "st*", "semi;", "back\\slash", "ti~", "ü✓", "d/below", ".hidden"]
 
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[None]:
-    with running(2):
-        yield
-
-
-@pytest.fixture
-def files(session: None) -> Iterator[Files]:
-    with Files() as files:
-        yield files
-
-
+session = pytest.fixture(scope="module", name="session")(two_nodes)
+files = pytest.fixture(name="files")(files_of_session)
 s3 = pytest.fixture(scope="module", name="s3")(s3_in_environment)
 web = pytest.fixture(scope="module", name="web")(web_of_a_module)
-
-
-def fine(*arguments: str, **environment: str) -> None:
-    done = amfs(*arguments, **environment)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-
-
-def refused(status: int, words: str, *arguments: str, **environment: str) -> None:
-    """One line, which says ``words``."""
-    done = amfs(*arguments, **environment)
-    assert done.returncode == status and words in done.stderr and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
 
 
 def test_names_and_contents_come_from_s3_and_go_back(files: Files, s3: S3) -> None:

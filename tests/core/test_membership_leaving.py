@@ -1,0 +1,82 @@
+"""Members that leave because they are told to: one alone, several at once, and the whole session."""
+
+from __future__ import annotations
+
+import pytest
+from membership_nodes import BEAT, LIMITS, beating, node_in, view_of
+from parts import CLIENT
+
+from amfs.engine.membership import WITHDRAW_S
+from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import Leaving, Stop
+
+# ── shutdown ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("asked", [0, 1, 2])
+def test_any_node_takes_the_order_to_shut_down_to_all(asked: int) -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), asked).tell(CLIENT + 1, m.ClientHello(CLIENT + 1)).forget()
+    node.tell(CLIENT, m.Shutdown())
+    assert sorted(to for to, _ in node.take_all(m.Shutdown)) == [other for other in (0, 1, 2) if other != asked]
+    last = node.take(m.View, CLIENT + 1)
+    assert (last.members, last.epoch) == ((), 2), "so that a submitter need not find out by waiting"
+    assert node.effect(Stop) == Stop("shut down", True)
+    node.nothing_left()
+
+
+def test_nodes_take_the_order_from_the_manager_and_not_from_each_other() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 1).tell(2, m.Shutdown()).nothing_left()
+    node.tell(0, m.Shutdown())
+    node.effect(Stop)
+    node.nothing_left()
+
+
+# ── nodes that are told to end ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_the_last_node_goes_on_when_all_the_others_leave_at_once(order: tuple[int, ...]) -> None:
+    """It ended 18 s later: only the manager was told, and that left, too."""
+    last = node_in(view_of(1, 0, 0, 1, 2, 3), 3).advance(BEAT)
+    for node in order:
+        leaving = node_in(view_of(1, 0, 0, 1, 2, 3), node).feed(Leaving("signal 15"))
+        assert leaving.effect(Stop) == Stop("signal 15")
+        last.tell(node, leaving.take(m.Leave, 3))
+    assert last.machine.is_manager
+    beating(last, round(LIMITS.dead_s / BEAT) + 2)
+    assert last.machine.nodes() == [3] and not last.effects_of(Stop)
+
+
+def test_a_node_that_leaves_does_not_count_for_those_who_stay() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2, 3), 1).advance(BEAT)
+    for gone in (0, 2):
+        node.tell(gone, m.Leave(gone))
+    node.forget().tell(3, m.Heartbeat(1))
+    assert node.machine.nodes() == [1, 3], "two of four would be no majority"
+
+
+def test_the_word_of_another_ends_nobody() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2, 3), 1).tell(2, m.Leave(3))
+    assert not node.machine.majority.gone
+
+
+def test_who_was_cut_off_does_not_believe_that_the_others_have_left_for_good() -> None:
+    """They may have left a session that goes on without this node."""
+    node = node_in(view_of(1, 0, 0, 1, 2), 2)
+    beating(node, round(LIMITS.dead_s / BEAT) + 1)
+    node.tell(0, m.Leave(0)).tell(1, m.Leave(1))
+    assert not node.machine.is_manager
+
+
+def test_a_side_that_is_cut_off_ends_without_an_order() -> None:
+    node = node_in(view_of(1, 0, 0, 1, 2), 1).tell(0, m.Shutdown(False))
+    assert node.effect(Stop) == Stop("shut down", False)
+
+
+def test_nodes_that_drain_together_leave_the_table_together_but_for_one_that_stays() -> None:
+    manager = node_in(view_of(1, 0, 0, 1, 2), 0)
+    manager.tell(0, m.Withdraw()).tell(1, m.Withdraw()).tell(2, m.Withdraw()).advance(WITHDRAW_S)
+    assert manager.take(m.ViewChange, 2).draining == (1, 2)
+    assert manager.machine.view is not None and set(manager.machine.view.table) == {0}
+    manager.forget().tell(1, m.Withdraw()).tell(0, m.Withdraw()).advance(WITHDRAW_S)
+    assert not manager.take_all(m.ViewChange), "nobody else could take what node 0 has"
