@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import dask
-import dask.dataframe as dd
 import fsspec
 import numpy as np
 import pandas as pd
@@ -86,6 +84,9 @@ def test_numpy(cluster: amfs.Cluster) -> None:
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # between Dask and pandas
 def test_dask(cluster: amfs.Cluster, table: pd.DataFrame) -> None:
+    import dask  # takes seconds, in every process that collects tests
+    import dask.dataframe as dd
+
     with dask.config.set(scheduler="threads", num_workers=2):
         frame = dd.from_pandas(table, npartitions=4)
         frame.to_parquet(cluster.url("/dask/parts"))
