@@ -16,7 +16,7 @@ import msgspec
 
 from amfs.client import discovery
 from amfs.client.control import Client
-from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, QueueSays, QueueSilent, Say, Submit, Submitted, Target
+from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, Paused, QueueSays, QueueSilent, Refused, Say, Submit, Submitted
 from amfs.errors import SessionError
 from amfs.host import processes
 from amfs.net import records
@@ -25,7 +25,7 @@ from amfs.provision import autoscale, daemon, ledger
 from amfs.provision.ledger import Ledger
 from amfs.provision.local import START_S
 from amfs.vocabulary.job_states import JobState
-from amfs.vocabulary.messages import View
+from amfs.vocabulary.messages import Member, View
 
 _TURN_S = 0.5
 _ASK_S = (1.0, 15.0)  # between two questions to the queue, at first and at last
@@ -38,8 +38,9 @@ class Keeper:
 
     def __init__(self, session: SessionRecord, book: Ledger, tell: Callable[[str], None] = lambda text: None) -> None:
         self.session, self.book, self.tell = session, book, tell
-        self.jobs = Jobs(2 * START_S, book.jobs)
+        self.jobs = Jobs(2 * START_S, book.jobs, book.wish)
         self.book.jobs = self.jobs.jobs
+        self.is_submitting = self.is_told_to_end = False
         self._asked, self._pause = 0.0, _ASK_S[0]
         self._answered = time.monotonic()
 
@@ -49,10 +50,10 @@ class Keeper:
         if (view := self._view()) is not None:
             self._answered = time.monotonic()
             self._publish(view)
-            self._act(self.jobs.handle(Members(frozenset(member.node for member in view.members), self._joining()), time.time()))
+            self._act(self.jobs.handle(self._members(view), time.time()))
             autoscale.tend(self.session)
-        if nodes := self.book.take_order():
-            self._act(self.jobs.handle(Target(nodes), time.time()))
+        for order in self.book.take_orders():
+            self._act(self.jobs.handle(order, time.time()))
         if self.book.system.state and time.monotonic() >= self._asked + self._pause and self._asks():
             try:
                 self._act(self.jobs.handle(QueueSays(self.book.ask()), time.time()))
@@ -69,6 +70,8 @@ class Keeper:
 
     def _asks(self) -> bool:
         recent = time.time() - _REASON_S
+        if self.jobs.silent_since is not None:
+            return True  # nothing is submitted until it answers
         return bool(self.jobs.in_state(*OPEN) or [job for job in self.jobs.in_state(JobState.ENDED) if not job.why and job.since > recent])
 
     def _view(self) -> View | None:
@@ -77,6 +80,14 @@ class Keeper:
                 return client.view(2.0)
         except SessionError:
             return None
+
+    def _members(self, view: View) -> Members:
+        def those(of: Callable[[Member], bool]) -> frozenset[int]:
+            return frozenset(member.node for member in view.members if of(member))
+
+        ends = {member.node: float(member.ends) for member in view.members}
+        slots, draining = those(lambda member: member.slots > 0), those(lambda member: member.draining)
+        return Members(those(lambda member: True), self._joining(), slots, draining, ends, view.epoch)
 
     def _joining(self) -> dict[int, int]:
         """Which node each job has said that it would be."""
@@ -102,27 +113,58 @@ class Keeper:
     def _act(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Submit):
-                self._submit(effect.count)
-                continue
-            text = effect.text if isinstance(effect, Say) else self._give_up(effect)
-            self.book.say(text.split("\n")[0])
-            self.tell(text)
+                self._submit(effect)
+            elif isinstance(effect, Paused):
+                self._say(self.book.paused())
+            else:
+                self._say(effect.text if isinstance(effect, Say) else self._give_up(effect))
 
-    def _submit(self, count: int) -> None:
-        done = 0
-        why = ""
-        try:
-            for _ in range(count):
-                number = max(self.book.jobs, default=0) + 1
-                self.jobs.handle(Submitted(number, self.book.submit_one(number)), time.time())
-                self.book.save()
-                done += 1
-        except SessionError as error:
-            why = f"; no more, since {error}"
-        text = f"{done} more job{'s' if done != 1 else ''} submitted to {self.book.system.name}{why}"
+    def _say(self, text: str) -> None:
         self.book.say(text.split("\n")[0])
         self.tell(text)
+
+    def _submit(self, effect: Submit) -> None:
+        done = 0
+        refused: list[Effect] = []
+        try:
+            for _ in range(effect.count):
+                if not self._submit_one():
+                    return
+                done += 1
+        except SessionError as error:
+            refused = self.jobs.handle(Refused(str(error)), time.time())
+        if done:
+            why = f": {effect.why}" if effect.why else ""
+            self._say(f"{done} more job{'s' if done != 1 else ''} submitted to {self.book.system.name}{why}")
+        self._act(refused)
         self._pause = _ASK_S[0]
+
+    def _submit_one(self) -> bool:
+        """False: the session was taken down meanwhile, and the job is cancelled. Raises SessionError if there is none."""
+        number = max(self.book.jobs, default=0) + 1
+        self.is_submitting = True
+        try:
+            job = self.book.submit_one(number)
+            self.jobs.handle(Submitted(number, job), time.time())
+            self.book.save()
+            if self.book.place.exists():
+                return True
+            self.book.cancel([job])
+            return False
+        except OSError as error:
+            if self.book.place.exists():
+                raise SessionError(f"{self.book.place}: {error.strerror}") from None
+            return False
+        finally:
+            self.is_submitting = False
+            if self.is_told_to_end:
+                os._exit(0)
+
+    def end(self) -> None:
+        """This process is told to end; a job that is just being submitted is written down first."""
+        if not self.is_submitting:
+            os._exit(0)
+        self.is_told_to_end = True
 
     def _give_up(self, effect: GiveUp) -> str:
         wrong = self.book.cancel([effect.job])
@@ -143,7 +185,6 @@ def start(session: SessionRecord, book: Ledger) -> None:
 
 def main(name: str) -> int:
     """Watch until the session is over, or is taken down."""
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     place = records.shared_dir(name)
     session = records.load(place / "session.json")
     book = ledger.load(session)
@@ -155,7 +196,8 @@ def main(name: str) -> int:
         book = ledger.load(session) or book
         if not place.exists():
             return 0
-    keeper = Keeper(session, book)
+    keeper = Keeper(session, book, lambda text: print(f"{time.strftime('%F %T')} {text}", file=sys.stderr, flush=True))
+    signal.signal(signal.SIGTERM, lambda *_: keeper.end())
     while place.exists() and not keeper.is_over():
         keeper.turn()
         time.sleep(_TURN_S)
