@@ -23,7 +23,7 @@ WAITS, RUNS, OVER = JobEvent.WAITS, JobEvent.RUNS, JobEvent.OVER
 
 #: Pauses after jobs came to nothing, the last one again and again.
 PAUSES_S = (60.0, 300.0, 900.0, 3600.0)
-ROUNDS = 2  # of jobs, one after the other, that came to nothing: then it pauses; after a refusal at once
+ROUNDS = 3  # of jobs, one after the other, that came to nothing: then it pauses; after a refusal at once
 STAYED_S = 60.0  # a node that was there for so long did not come to nothing
 SHORT_S = 10.0  # nor one that was there for half of the time that its job had, but for longer than this
 _LAST = 20  # jobs of which the wait is known

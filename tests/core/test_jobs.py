@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -10,6 +12,7 @@ from amfs.engine.jobs import (
     OPEN,
     OVER,
     PAUSES_S,
+    ROUNDS,
     RUNS,
     STAYED_S,
     WAITS,
@@ -163,40 +166,43 @@ def test_jobs_that_come_to_nothing_again_and_again_are_paused_for_longer_and_lon
     while len(times) < 8:
         now += 1.0
         effects = jobs.handle(QueueSays({job.job: Row(OVER, "FAILED") for job in jobs.in_state(*OPEN)}), now)
-        assert len([effect for effect in effects if isinstance(effect, Paused)]) == (now - submitted_at == 1.0 and len(times) > 1), now
+        assert (Paused() in effects) == (now - submitted_at == 1.0 and len(times) >= ROUNDS), now
         effects = jobs.handle(members(), now)
         assert asked(effects) in (0, 3)
         if submit(jobs, effects, now):
             submitted_at = now
             times.append(now)
-    gaps = [after - before - 1.0 for before, after in zip(times, times[1:], strict=False)]
-    assert gaps == [0.0, *PAUSES_S, PAUSES_S[-1], PAUSES_S[-1]]
+    gaps = [after - before - 1.0 for before, after in pairwise(times)]
+    assert gaps == [0.0] * (ROUNDS - 1) + [*PAUSES_S, PAUSES_S[-1]]
     assert "job " in jobs.wish.why and "FAILED" in jobs.wish.why
 
 
 def test_what_was_submitted_before_a_pause_does_not_make_it_longer() -> None:
-    jobs = standing(3)
-    for left, now in ((members(1, 2), 100.0), (members(1), 101.0), (members(), 102.0)):
-        assert len(submit(jobs, jobs.handle(left, now), now)) == 1
-    fails = {number: QueueSays({str(number): Row(OVER, "FAILED")}) for number in (4, 5, 6)}
-    assert len(jobs.handle(fails[4], 103.0)) == 1
-    assert jobs.handle(fails[5], 104.0)[1:] == [Paused()]
-    assert len(jobs.handle(fails[6], 105.0)) == 1 and jobs.wish.until == 104.0 + PAUSES_S[0]
+    jobs = standing(ROUNDS + 1)
+    for left in range(ROUNDS, -1, -1):
+        assert len(submit(jobs, jobs.handle(members(*range(1, left + 1)), 100.0 - left), 100.0)) == 1
+    *others, last, after = [QueueSays({job.job: Row(OVER, "FAILED")}) for job in jobs.in_state(*OPEN)]
+    assert [len(jobs.handle(one, 103.0)) for one in others] == [1] * (ROUNDS - 1)
+    assert jobs.handle(last, 104.0)[1:] == [Paused()]
+    assert len(jobs.handle(after, 105.0)) == 1 and jobs.wish.until == 104.0 + PAUSES_S[0]
 
 
 def test_nodes_that_soon_end_are_counted_and_one_that_stays_ends_the_count() -> None:
-    jobs = Jobs(60.0, wish=Wish(1))
+    jobs, now = Jobs(60.0, wish=Wish(1)), 0.0
     jobs.handle(Submitted(1, "1"), 0.0)
-    jobs.handle(members(1, joining={1: 1}), 10.0)
-    (second,) = submit(jobs, jobs.handle(members(), 30.0), 30.0)
-    jobs.handle(members(2, joining={second: 2}), 40.0)
-    assert jobs.handle(members(), 45.0) == [Paused()] and jobs.wish.until == 45.0 + PAUSES_S[0]
-    assert "node 2 of job 2 ended after 5 s" in jobs.wish.why
-    (third,) = submit(jobs, jobs.handle(members(), 105.0), 105.0)
-    jobs.handle(members(3, joining={third: 3}), 110.0)
-    jobs.handle(members(3), 110.0 + STAYED_S)
+    for number in range(1, ROUNDS + 1):
+        jobs.handle(members(number, joining={number: number}), now)
+        now += 5.0
+        effects = jobs.handle(members(), now)
+        assert (effects == [Paused()]) == (number == ROUNDS)
+        submit(jobs, effects, now)
+    assert jobs.wish.until == now + PAUSES_S[0] and "node 3 of job 3 ended after 5 s" in jobs.wish.why
+    now = jobs.wish.until
+    (last,) = submit(jobs, jobs.handle(members(), now), now)
+    jobs.handle(members(9, joining={last: 9}), now)
+    jobs.handle(members(9), now + STAYED_S)
     assert jobs.wish.failed == 0 and jobs.wish.until == 0.0
-    assert asked(jobs.handle(members(), 180.0)) == 1
+    assert asked(jobs.handle(members(), now + STAYED_S + 1.0)) == 1
 
 
 def test_a_refusal_pauses_at_once_a_policy_waits_and_a_person_ends_the_pause() -> None:
@@ -222,8 +228,8 @@ def test_a_node_whose_limit_nears_gets_a_successor_before_and_that_is_no_failure
     jobs.handle(Members(frozenset({0, 1}), {1: 1}, frozenset({1}), ends={1: 3640.0}), 40.0)  # it has waited for 40 s, and has an hour
     jobs.handle(Target(1), 50.0)
     ahead = 3640.0 - 60.0 - 40.0  # the drain, and the wait of the successor
-    assert jobs.handle(members(1), ahead - 1.0) == [] and asked(effects := jobs.handle(members(1), ahead)) == 1
-    submit(jobs, effects, ahead)
+    assert jobs.handle(members(1), ahead - 1.0) == []
+    assert len(submit(jobs, jobs.handle(members(1), ahead), ahead)) == 1
     assert asked(jobs.handle(members(1, 2, joining={2: 2}), 3590.0)) == asked(jobs.handle(members(2), 3630.0)) == 0
     assert jobs.wish.failed == 0
 
@@ -260,8 +266,8 @@ def test_another_process_goes_on_with_what_was_written_down() -> None:
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Whatever comes in whatever order: no illegal move, no job is given up twice, silence changes nothing. Each end that nobody ordered has
-    at most one job submitted; while nothing is paused there are as many nodes as are wanted, or jobs on their way."""
+    """Whatever comes in whatever order: no illegal move, no job is given up twice, silence changes nothing. Each end that nobody ordered
+    has at most one job submitted; while nothing is paused there are as many nodes as are wanted, or jobs on their way."""
 
     @initialize(count=st.integers(1, 4))
     def begin(self, count: int) -> None:
@@ -350,7 +356,7 @@ class AnyOrder(RuleBasedStateMachine):
                 assert effect.count == self.jobs.wish.nodes - self.jobs.expected > 0, "never more than are wanted"
                 assert self.now >= self.jobs.wish.until and self.jobs.silent_since is None
                 assert effect.count <= self.owed, "nothing has ended that this would replace"
-                for number in range(effect.count - self.refuses):
+                for _ in range(effect.count - self.refuses):
                     self.jobs.handle(Submitted(max(self.jobs.jobs) + 1, str(max(self.jobs.jobs) + 1)), self.now)
                     self.owed -= 1
                 if self.refuses:

@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fs_session import about
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.slow
 Amfs = Callable[..., subprocess.CompletedProcess[str]]
 
 SCRIPTS = {
-    "submit": 'test "$1" != refuse || { echo "no such project" >&2; exit 3; }\nsetsid "$1" >"$2" 2>&1 </dev/null &\n'
-    'echo $! >>jobs; echo "your job is $!"',
+    "submit": '{ test "$1" != refuse && test ! -e refuses; } || { echo "no such project" >&2; exit 3; }\n'
+    'setsid "$1" >"$2" 2>&1 </dev/null &\necho $! >>jobs; echo "your job is $!"',
     "queue": 'while read -r job; do kill -0 "$job" 2>/dev/null && echo "$job active" || echo "$job over finished"; done <jobs',
     "delete": 'kill "$@"',
 }
@@ -52,7 +53,7 @@ def alive(tmp_path: Path) -> list[int]:
     return [pid for pid in map(int, jobs.read_text().split() if jobs.exists() else ()) if lives(pid)]
 
 
-def test_jobs_of_commands_become_nodes_and_end(tmp_path: Path, amfs: Amfs, words: list[str]) -> None:
+def test_jobs_of_commands_become_nodes_are_replaced_and_end(tmp_path: Path, amfs: Amfs, words: list[str]) -> None:
     done = amfs("up", "--on", "command", "--nodes", "2", "--name", "ours", "--slots", "1", "--tcp", "127.0.0.1", "--", *words)
     assert done.returncode == 0 and "2 jobs submitted to command" in done.stderr, done.stderr
     first, _ = alive(tmp_path)
@@ -60,11 +61,32 @@ def test_jobs_of_commands_become_nodes_and_end(tmp_path: Path, amfs: Amfs, words
     assert amfs("run", "--session", "ours", "list").returncode == 0
     subprocess.run([tmp_path / "delete", str(first)], check=True)
 
-    def ended() -> list[dict[str, object]]:
+    def status() -> dict[str, Any]:
         (session,) = json.loads(amfs("status", "ours", "--output", "json").stdout)["sessions"]
-        return [job for job in session["jobs"] if job["state"] == "ended"]
+        return session  # type: ignore[no-any-return]
 
-    until(lambda: [job["job"] for job in ended()] == [str(first)])
+    def states() -> list[str]:
+        return [job["state"] for job in status()["jobs"]]
+
+    until(lambda: states() == ["ended", "joined", "joined"], "the job is not replaced")
+    (tmp_path / "refuses").touch()
+    subprocess.run([tmp_path / "delete", status()["jobs"][1]["job"]], check=True)
+    until(lambda: "no such project; 'amfs scale 2 --session ours' tries again at once" in status()["paused"], "it does not pause")
+    shown = amfs("status", "ours").stdout
+    assert "no job is submitted before" in shown and "2 nodes wanted" in shown, shown
+    assert states() == ["ended", "ended", "joined"]
+    (tmp_path / "refuses").unlink()
+    done = amfs("scale", "2", "--session", "ours")
+    assert done.returncode == 0 and "1 more jobs are submitted" in done.stderr, done.stderr
+    until(lambda: states() == ["ended", "ended", "joined", "joined"], "the pause is not ended")
+    assert status()["paused"] == ""
+    node = str(status()["jobs"][2]["node"])
+    left = amfs("node", "--drain", node, "--session", "ours")
+    assert left.returncode == 0 and left.stderr == f"node {node} has left ours; its log says what could not be moved, if anything\n"
+    until(lambda: states() == ["ended", "ended", "ended", "joined"])
+    assert status()["wanted"] == 1
+    log = (tmp_path / ".amfs/sessions/ours/keeper.log").read_text()
+    assert "no such project" in log and "Traceback" not in log, log
     down = amfs("down", "ours")
     assert (down.stdout, about("ours", down.stderr)) == ("ours is down\n", "")
 
