@@ -7,11 +7,13 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 from fs_session import about
 from waiting import until
+
+from amfs.provision.ledger import Ledger
 
 pytestmark = pytest.mark.slow
 
@@ -61,30 +63,29 @@ def test_jobs_of_commands_become_nodes_are_replaced_and_end(tmp_path: Path, amfs
     assert amfs("run", "--session", "ours", "list").returncode == 0
     subprocess.run([tmp_path / "delete", str(first)], check=True)
 
-    def status() -> dict[str, Any]:
-        (session,) = json.loads(amfs("status", "ours", "--output", "json").stdout)["sessions"]
-        return session  # type: ignore[no-any-return]
+    def book() -> Ledger:
+        return msgspec.json.decode((tmp_path / ".amfs/sessions/ours/jobs.json").read_bytes(), type=Ledger)
 
     def states() -> list[str]:
-        return [job["state"] for job in status()["jobs"]]
+        return [job.state.name for job in book().jobs.values()]
 
-    until(lambda: states() == ["ended", "joined", "joined"], "the job is not replaced")
+    until(lambda: states() == ["ENDED", "JOINED", "JOINED"], "the job is not replaced")
     (tmp_path / "refuses").touch()
-    subprocess.run([tmp_path / "delete", status()["jobs"][1]["job"]], check=True)
-    until(lambda: "no such project; 'amfs scale 2 --session ours' tries again at once" in status()["paused"], "it does not pause")
-    shown = amfs("status", "ours").stdout
-    assert "no job is submitted before" in shown and "2 nodes wanted" in shown, shown
-    assert states() == ["ended", "ended", "joined"]
+    subprocess.run([tmp_path / "delete", book().jobs[2].job], check=True)
+    until(lambda: "no such project; 'amfs scale 2 --session ours' tries again at once" in book().paused(), "it does not pause")
+    (session,) = json.loads(amfs("status", "ours", "--output", "json").stdout)["sessions"]
+    assert session["wanted"] == 2 and session["paused"] == book().paused(), session
+    assert states() == ["ENDED", "ENDED", "JOINED"]
     (tmp_path / "refuses").unlink()
     done = amfs("scale", "2", "--session", "ours")
     assert done.returncode == 0 and "1 more jobs are submitted" in done.stderr, done.stderr
-    until(lambda: states() == ["ended", "ended", "joined", "joined"], "the pause is not ended")
-    assert status()["paused"] == ""
-    node = str(status()["jobs"][2]["node"])
+    until(lambda: states() == ["ENDED", "ENDED", "JOINED", "JOINED"], "the pause is not ended")
+    assert book().paused() == ""
+    node = str(book().jobs[3].node)
     left = amfs("node", "--drain", node, "--session", "ours")
     assert left.returncode == 0 and left.stderr == f"node {node} has left ours; its log says what could not be moved, if anything\n"
-    until(lambda: states() == ["ended", "ended", "ended", "joined"])
-    assert status()["wanted"] == 1
+    until(lambda: states() == ["ENDED", "ENDED", "ENDED", "JOINED"])
+    assert book().wish.nodes == 1
     log = (tmp_path / ".amfs/sessions/ours/keeper.log").read_text()
     assert "no such project" in log and "Traceback" not in log, log
     down = amfs("down", "ours")
