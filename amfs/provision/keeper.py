@@ -183,6 +183,15 @@ def start(session: SessionRecord, book: Ledger) -> None:
     book.save()
 
 
+def revive(session: SessionRecord) -> bool:
+    """Start another one if the one on this host has ended before the session."""
+    book = ledger.load(session)
+    if book is None or not book.unkept():
+        return False
+    start(session, book)
+    return True
+
+
 def main(name: str) -> int:
     """Watch until the session is over, or is taken down."""
     place = records.shared_dir(name)
@@ -196,6 +205,8 @@ def main(name: str) -> int:
         book = ledger.load(session) or book
         if not place.exists():
             return 0
+    if book.keeper is not None and book.keeper[1] != os.getpid() and not book.unkept():
+        return 1  # another one was started at the same time
     keeper = Keeper(session, book, lambda text: print(f"{time.strftime('%F %T')} {text}", file=sys.stderr, flush=True))
     signal.signal(signal.SIGTERM, lambda *_: keeper.end())
     while place.exists() and not keeper.is_over():

@@ -79,7 +79,8 @@ class Ledger(msgspec.Struct):
         """What to say if the process that keeps the jobs has ended, as far as can be seen from this host; "": it lives."""
         if self.keeper is None or self.keeper[0] != processes.host_id() or processes.is_running(*self.keeper[1:]):
             return ""
-        return f"the process that keeps the jobs of {self.session} has ended: nothing is submitted, and jobs that end are not replaced"
+        again = f"'amfs scale {max(1, self.wish.nodes)} --session {self.session}' starts another one"
+        return f"the process that keeps the jobs has ended: nothing is submitted, and jobs that end are not replaced; {again}"
 
     def order(self, order: Order, patience_s: float = _HEARD_S) -> None:
         """Let the keeper know; returns when it has heard. Raises SessionError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -73,14 +74,17 @@ def test_jobs_of_commands_become_nodes_are_replaced_and_end(tmp_path: Path, amfs
     (tmp_path / "refuses").touch()
     subprocess.run([tmp_path / "delete", book().jobs[2].job], check=True)
     until(lambda: "no such project; 'amfs scale 2 --session ours' tries again at once" in book().paused(), "it does not pause")
+    keeper = book().keeper
+    assert states() == ["ENDED", "ENDED", "JOINED"] and book().unkept() == "" and keeper is not None
+    os.kill(keeper[1], signal.SIGKILL)
+    until(lambda: "the process that keeps the jobs has ended" in book().unkept())
     (session,) = json.loads(amfs("status", "ours", "--output", "json").stdout)["sessions"]
-    assert session["wanted"] == 2 and session["paused"] == book().paused(), session
-    assert states() == ["ENDED", "ENDED", "JOINED"]
+    assert session["wanted"] == 2 and session["paused"] == f"{book().unkept()}; {book().paused()}", session
     (tmp_path / "refuses").unlink()
     done = amfs("scale", "2", "--session", "ours")
-    assert done.returncode == 0 and "1 more jobs are submitted" in done.stderr, done.stderr
+    assert done.returncode == 0 and "another one was started\n1 more jobs are submitted" in done.stderr, done.stderr
     until(lambda: states() == ["ENDED", "ENDED", "JOINED", "JOINED"], "the pause is not ended")
-    assert book().paused() == ""
+    assert book().paused() == book().unkept() == ""
     node = str(book().jobs[3].node)
     left = amfs("node", "--drain", node, "--session", "ours")
     assert left.returncode == 0 and left.stderr == f"node {node} has left ours; its log says what could not be moved, if anything\n"
