@@ -181,7 +181,8 @@ def _print(fact: dict[str, Any]) -> None:
             node = f", node {job['node']}" if job["node"] >= 0 else ""
             click.echo(f"  job {job['job']}{node}: {job['state'].replace('_', ' ')}" + (f" ({job['why']})" if job["why"] else ""))
     if fact["wanted"]:
-        click.echo(f"  {fact['wanted']} node{'s' if fact['wanted'] > 1 else ''} wanted; a job that ends by itself is replaced")
+        replaced = "" if fact["paused"] else "; a job that ends by itself is replaced"
+        click.echo(f"  {fact['wanted']} node{'s' if fact['wanted'] > 1 else ''} wanted{replaced}")
     if fact["paused"]:
         click.echo(f"  {fact['paused']}")
     if fact["policy"]:

@@ -132,7 +132,7 @@ class Keeper:
                     return
                 done += 1
         except SessionError as error:
-            refused = self.jobs.handle(Refused(str(error)), time.time())
+            refused = self.jobs.handle(Refused(" ".join(str(error).split())), time.time())
         if done:
             why = f": {effect.why}" if effect.why else ""
             self._say(f"{done} more job{'s' if done != 1 else ''} submitted to {self.book.system.name}{why}")
@@ -140,16 +140,18 @@ class Keeper:
         self._pause = _ASK_S[0]
 
     def _submit_one(self) -> bool:
-        """False: the session was taken down meanwhile, and the job is cancelled. Raises SessionError if there is none."""
+        """False: the session is taken down, and there is no job. Raises SessionError if it is refused."""
+        if self.book.is_taken_down():
+            return False
         number = max(self.book.jobs, default=0) + 1
         self.is_submitting = True
         try:
             job = self.book.submit_one(number)
             self.jobs.handle(Submitted(number, job), time.time())
             self.book.save()
-            if self.book.place.exists():
+            if not self.book.is_taken_down():
                 return True
-            self.book.cancel([job])
+            self.book.cancel([job])  # whoever takes it down may have looked at the queue before
             return False
         except OSError as error:
             if self.book.place.exists():

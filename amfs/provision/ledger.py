@@ -31,7 +31,8 @@ _END_S = 5.0  # for jobs whose nodes were told to end, before they are cancelled
 _CANCEL_S = 60.0  # for the queue to be empty of jobs that were cancelled
 _HEARD_S = 20.0  # for the keeper to hear of an order
 _TAKEN_DOWN_S = 5.0  # or that the session is taken down
-_STOP_S = 10.0  # for it to end, if it is just submitting a job
+_STOP_S = _CALL_S + 5.0  # for it to end, if it is just submitting a job
+_DOWN = "-down"  # ends the name of such an order
 _SAID = 20  # lines that are kept
 
 
@@ -86,7 +87,8 @@ class Ledger(msgspec.Struct):
         """Let the keeper know; returns when it has heard. Raises SessionError."""
         if ended := self.unkept():
             raise SessionError(ended)
-        path = self.place / f"order-{time.time_ns()}-{os.getpid()}"
+        is_last = isinstance(order, TakenDown)
+        path = self.place / f"order-{time.time_ns()}-{os.getpid()}{_DOWN if is_last else ''}"
         fresh = path.with_name(f".{path.name}")
         try:
             fresh.write_bytes(msgspec.json.encode(order))
@@ -96,7 +98,8 @@ class Ledger(msgspec.Struct):
         end = time.monotonic() + patience_s
         while path.exists():
             if time.monotonic() > end:
-                path.unlink(missing_ok=True)
+                if not is_last:
+                    path.unlink(missing_ok=True)
                 where = self.keeper[0].partition("/")[0] if self.keeper is not None else "the host of 'amfs up'"
                 raise SessionError(f"the process that keeps the jobs of {self.session}, on {where}, does not answer: nothing was submitted")
             time.sleep(0.1)
@@ -108,6 +111,10 @@ class Ledger(msgspec.Struct):
                 text = path.read_bytes()
                 path.unlink()
                 yield msgspec.json.decode(text, type=Order)
+
+    def is_taken_down(self) -> bool:
+        """Of the keeper, between two looks at its orders."""
+        return not self.place.exists() or any(self.place.glob(f"order-*{_DOWN}"))
 
     def submit_one(self, number: int) -> str:
         """One more like those before."""
@@ -163,7 +170,7 @@ class Ledger(msgspec.Struct):
     def end_jobs(self) -> list[str]:
         """End all jobs and wait until the queue has none; what could not be had, as lines for the person. Removes the directory then."""
         wrong = self.cancel(job.job for job in self.jobs.values() if job.state in OPEN)
-        start, cancelled = time.monotonic(), False
+        start, cancelled = time.monotonic(), set[str]()
         left = [job.job for job in self.jobs.values() if job.state is JobState.JOINED]
         while self.system.state:
             try:
@@ -175,8 +182,9 @@ class Ledger(msgspec.Struct):
             waited = time.monotonic() - start
             if not (left or wrong) or waited > _CANCEL_S:
                 break
-            if left and not cancelled and waited > _END_S:
-                cancelled, _ = True, self.cancel(left)
+            if waited > _END_S and (more := set(left) - cancelled):
+                cancelled |= more
+                self.cancel(sorted(more))
             time.sleep(0.2)
         if not self.system.state:
             wrong, left = self.cancel(left) or wrong, []

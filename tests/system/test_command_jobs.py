@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,8 @@ import pytest
 from fs_session import about
 from waiting import until
 
+from amfs.net import records
+from amfs.provision import ledger, submission
 from amfs.provision.ledger import Ledger
 
 pytestmark = pytest.mark.slow
@@ -22,6 +25,7 @@ Amfs = Callable[..., subprocess.CompletedProcess[str]]
 
 SCRIPTS = {
     "submit": '{ test "$1" != refuse && test ! -e refuses; } || { echo "no such project" >&2; exit 3; }\n'
+    "test ! -e slow || { touch submitting; while test ! -e go; do sleep 0.05; done; }\n"
     'setsid "$1" >"$2" 2>&1 </dev/null &\necho $! >>jobs; echo "your job is $!"',
     "queue": 'while read -r job; do kill -0 "$job" 2>/dev/null && echo "$job active" || echo "$job over finished"; done <jobs',
     "delete": 'kill "$@"',
@@ -94,6 +98,30 @@ def test_jobs_of_commands_become_nodes_are_replaced_and_end(tmp_path: Path, amfs
     assert "no such project" in log and "Traceback" not in log, log
     down = amfs("down", "ours")
     assert (down.stdout, about("ours", down.stderr)) == ("ours is down\n", "")
+
+
+def test_a_job_that_is_just_submitted_when_another_host_takes_the_session_down_is_cancelled(
+    tmp_path: Path, amfs: Amfs, words: list[str]
+) -> None:
+    done = amfs("up", "--on", "command", "--nodes", "1", "--name", "ours", "--slots", "1", "--tcp", "127.0.0.1", "--", *words)
+    assert done.returncode == 0, done.stderr
+    place = tmp_path / ".amfs/sessions/ours"
+    (tmp_path / "slow").touch()
+    subprocess.run([tmp_path / "delete", *map(str, alive(tmp_path))], check=True)
+    until((tmp_path / "submitting").exists, "the job is not replaced")
+    session = records.load(place / "session.json")
+    book = ledger.load(session)
+    assert book is not None and book.keeper is not None
+    book.keeper = ("elsewhere/0-1", *book.keeper[1:])
+    with ThreadPoolExecutor() as pool:
+        ended = pool.submit(submission.end, session, book)
+        until(lambda: ended.done() or list(place.glob("order-*-down")))
+        assert not ended.done()
+        (tmp_path / "go").touch()
+        assert ended.result(60.0) == []
+    assert len((tmp_path / "jobs").read_text().split()) == 2
+    until(lambda: not alive(tmp_path), "the job goes on")
+    assert not place.exists()
 
 
 def test_what_the_commands_say_is_told(tmp_path: Path, amfs: Amfs, words: list[str]) -> None:
