@@ -68,7 +68,8 @@ def resize(
         if change.start and by_policy and (paused := nodes.book.paused()):
             raise SessionError(paused)
     if change.start and nodes.book is not None:
-        tell(f"{change.start} more jobs are submitted to {nodes.book.system.name}")
+        words = "jobs are" if change.start > 1 else "job is"
+        tell(f"{change.start} more {words} submitted to {nodes.book.system.name}")
     elif change.start:
         _grow(session, change.start, options, tell)
     elif change.cancel:

@@ -86,7 +86,7 @@ def test_jobs_of_commands_become_nodes_are_replaced_and_end(tmp_path: Path, amfs
     assert session["wanted"] == 2 and session["paused"] == f"{book().unkept()}; {book().paused()}", session
     (tmp_path / "refuses").unlink()
     done = amfs("scale", "2", "--session", "ours")
-    assert done.returncode == 0 and "another one was started\n1 more jobs are submitted" in done.stderr, done.stderr
+    assert done.returncode == 0 and "another one was started\n1 more job is submitted" in done.stderr, done.stderr
     until(lambda: states() == ["ENDED", "ENDED", "JOINED", "JOINED"], "the pause is not ended")
     assert book().paused() == book().unkept() == ""
     node = str(book().jobs[3].node)
