@@ -93,7 +93,6 @@ class Members(msgspec.Struct, frozen=True):
     slots: frozenset[int] = frozenset()  # those that run tasks
     draining: frozenset[int] = frozenset()
     ends: Mapping[int, float] = {}  # node -> when its job ends, where that is known
-    epoch: int = 0
 
 
 class Target(msgspec.Struct, frozen=True, tag=True):
@@ -155,14 +154,13 @@ class Jobs:
         self.stay = frozenset(job.node for job in self.in_state(JobState.JOINED))  # nodes that count: no end of theirs is known
         self._told: set[int] = set()
         self._over = False
-        self._epoch = 0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if isinstance(event, Submitted):
             self.jobs[event.number] = Job(event.number, event.job, since=now, asked=now, round=self.wish.round)
             return []
         if isinstance(event, Members):
-            return self._members(event, now) if event.epoch >= self._epoch else []
+            return self._members(event, now)
         if isinstance(event, Target):
             return self._target(event, now)
         if isinstance(event, Told):
@@ -270,7 +268,6 @@ class Jobs:
 
     def _members(self, event: Members, now: float) -> list[Effect]:
         said: list[Effect] = []
-        self._epoch = event.epoch
         for number, job in self.jobs.items():
             if job.state in OPEN and (node := event.joining.get(number, -1)) in event.nodes:
                 self._move(job, JobEvent.MEMBER, now)

@@ -17,6 +17,7 @@ import msgspec
 from amfs.client import discovery
 from amfs.client.control import Client
 from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, Paused, QueueSays, QueueSilent, Refused, Say, Submit, Submitted
+from amfs.engine.views import overtakes
 from amfs.errors import SessionError
 from amfs.host import processes
 from amfs.net import records
@@ -30,6 +31,7 @@ from amfs.vocabulary.messages import Member, View
 _TURN_S = 0.5
 _ASK_S = (1.0, 15.0)  # between two questions to the queue, at first and at last
 _REASON_S = 10.0  # after the end of a node the queue may say why
+_NEWEST_S = 30.0  # a node may answer with an older view for so long; afterwards those that have a newer one are gone
 _OVER_S = 60.0  # without an answer of any node, and the founder gone
 
 
@@ -42,13 +44,13 @@ class Keeper:
         self.book.jobs = self.jobs.jobs
         self.is_submitting = self.is_told_to_end = False
         self._asked, self._pause = 0.0, _ASK_S[0]
-        self._answered = time.monotonic()
+        self._answered = self._heard = time.monotonic()
+        self._newest: View | None = None
 
     def turn(self) -> None:
         """Look once at the members and, when it is time, at the queue."""
         before = msgspec.json.encode(self.book)
         if (view := self._view()) is not None:
-            self._answered = time.monotonic()
             self._publish(view)
             self._act(self.jobs.handle(self._members(view), time.time()))
             autoscale.tend(self.session)
@@ -75,11 +77,17 @@ class Keeper:
         return bool(self.jobs.in_state(*OPEN) or [job for job in self.jobs.in_state(JobState.ENDED) if not job.why and job.since > recent])
 
     def _view(self) -> View | None:
+        """None: nobody answers, or with a view that is older than one that was just heard."""
         try:
             with Client(self.session) as client:
-                return client.view(2.0)
+                view = client.view(2.0)
         except SessionError:
             return None
+        self._answered = time.monotonic()
+        if self._newest is not None and overtakes(self._newest, view) and self._answered - self._heard < _NEWEST_S:
+            return None
+        self._newest, self._heard = view, self._answered
+        return view
 
     def _members(self, view: View) -> Members:
         def those(of: Callable[[Member], bool]) -> frozenset[int]:
@@ -87,7 +95,7 @@ class Keeper:
 
         ends = {member.node: float(member.ends) for member in view.members}
         slots, draining = those(lambda member: member.slots > 0), those(lambda member: member.draining)
-        return Members(those(lambda member: True), self._joining(), slots, draining, ends, view.epoch)
+        return Members(those(lambda member: True), self._joining(), slots, draining, ends)
 
     def _joining(self) -> dict[int, int]:
         """Which node each job has said that it would be."""

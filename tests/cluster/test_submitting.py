@@ -93,6 +93,22 @@ def test_a_session_of_jobs_grows_and_shrinks_while_it_works(slurm: Slurm) -> Non
     until(lambda: sum("|COMPLETING|" not in line for line in slurm.queue()) == 1, f"{slurm.queue()}")
 
 
+@pytest.mark.soak
+def test_a_node_whose_limit_nears_has_a_successor_before_it_leaves(slurm: Slurm) -> None:
+    start(slurm, "1", "--time", "1m")
+    fewest = up(slurm)
+
+    def is_replaced() -> bool:
+        nonlocal fewest
+        told = status(slurm)
+        fewest = min(fewest, sum(node["state"] == "up" for node in told["nodes"]))
+        return [job["state"] for job in told["jobs"]] == ["ended", "joined"]
+
+    until(is_replaced)
+    assert fewest == 2, "for a time the session had no node with slots"
+    assert not status(slurm)["paused"]
+
+
 def test_what_will_never_start_is_an_error_at_once(slurm: Slurm) -> None:
     done = start(slurm, "2", "--time", "2h", "--", "--partition=short", check=False)
     assert done.returncode == 4

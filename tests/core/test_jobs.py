@@ -91,9 +91,9 @@ def test_an_order_for_more_nodes_counts_those_that_are_on_their_way() -> None:
     assert jobs.handle(Target(1), 5.0) == [] and jobs.jobs[1].state is JobState.JOINED  # nodes drain, they are not cancelled
 
 
-def members(*nodes: int, joining: dict[int, int] | None = None, draining: frozenset[int] = frozenset(), epoch: int = 0) -> Members:
+def members(*nodes: int, joining: dict[int, int] | None = None, draining: frozenset[int] = frozenset()) -> Members:
     """Node 0 founded the session, and has no slots."""
-    return Members(frozenset({0, *nodes}), joining or {}, frozenset(nodes), draining, epoch=epoch)
+    return Members(frozenset({0, *nodes}), joining or {}, frozenset(nodes), draining)
 
 
 def standing(count: int, wanted: int | None = None) -> Jobs:
@@ -250,12 +250,6 @@ def test_nothing_is_submitted_while_the_queue_is_silent_nor_when_the_session_is_
     assert asked(jobs.handle(members(1), 111.0)) == 1
     jobs.handle(TakenDown(), 112.0)
     assert jobs.handle(members(), 113.0) == jobs.handle(Target(3), 114.0) == []
-
-
-def test_an_older_view_says_nothing() -> None:
-    jobs = standing(2)
-    jobs.handle(members(1, 2, epoch=7), 30.0)
-    assert jobs.handle(members(1, epoch=6), 31.0) == [] and asked(jobs.handle(members(1, epoch=8), 32.0)) == 1
 
 
 def test_another_process_goes_on_with_what_was_written_down() -> None:
