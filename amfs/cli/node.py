@@ -73,6 +73,7 @@ def node(
 def _drain(session: SessionRecord, node: int, limit_s: float) -> None:
     """Have a node drain, and wait until it has left. Raises SessionError if it does not, UsageError if it cannot."""
     from amfs.client.control import Client
+    from amfs.provision.resizing import before_drain
     from amfs.vocabulary.messages import DrainNode
 
     with Client(session) as client:
@@ -81,6 +82,7 @@ def _drain(session: SessionRecord, node: int, limit_s: float) -> None:
             raise UsageError(f"session {session.name} has no node {node}: its nodes are {', '.join(map(str, members))}")
         if all(member.draining for member in members.values() if member.node != node):
             raise UsageError(f"node {node} is the last one of session {session.name}, which ends with it: amfs down {session.name}")
+        before_drain(session, node, lambda text: click.echo(f"amfs: {text}", err=True))
         client.tell([node], DrainNode(int(limit_s * 1000)))
         client.view(limit_s + 30.0, lambda view: all(member.node != node for member in view.members))
     click.echo(f"node {node} has left {session.name}; its log says what could not be moved, if anything", err=True)

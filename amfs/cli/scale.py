@@ -34,7 +34,7 @@ def scale(nodes: int, policy: str | None, bounds: str | None, name: str | None, 
     'amfs node --drain', so no file is lost. Nodes without slots do not count. 'amfs scale N' ends 'amfs scale auto'.
     """
     from amfs.client import discovery
-    from amfs.provision import autoscale, policies
+    from amfs.provision import autoscale, keeper, policies
     from amfs.provision.resizing import resize
     from amfs.provision.submission import parse_nodes
 
@@ -42,6 +42,8 @@ def scale(nodes: int, policy: str | None, bounds: str | None, name: str | None, 
         raise UsageError("--policy and --nodes go with 'amfs scale auto'")
     options = chosen_options(given)
     session = discovery.find(name)
+    if keeper.revive(session):
+        click.echo(f"the process that kept the jobs of {session.name} had ended; another one was started", err=True)
     if not nodes:
         chosen = policies.load(policy or "default", *(parse_nodes(bounds) if bounds else ()))
         autoscale.start(session, chosen, options)

@@ -103,10 +103,11 @@ def _look(session: Any, timeout_s: float) -> dict[str, Any]:
     fact: dict[str, Any] = {
         "name": session.name, "created": session.created, "host": session.host.partition("/")[0], "directory": str(session.directory),
         "epoch": 0, "manager": -1, "unit_size": session.unit_size, "error": "", "nodes": [], "jobs": [], "said": [], "policy": "",
+        "wanted": 0, "paused": "",
     }  # fmt: skip
     if (book := ledger.load(session)) is not None:
         fact["jobs"] = [{**msgspec.structs.asdict(job), "state": job.state.name.lower()} for job in book.jobs.values()]
-        fact["said"] = book.said
+        fact["said"], fact["wanted"], fact["paused"] = book.said, book.wish.nodes, "; ".join(filter(None, (book.unkept(), book.paused())))
     if (auto := autoscale.load(session)) is not None:
         fact["policy"], fact["said"] = auto.state(), sorted([*fact["said"], *auto.said], key=lambda line: line[:8])  # by the clock
     known = {entry.node: entry for entry in session.nodes}
@@ -179,6 +180,11 @@ def _print(fact: dict[str, Any]) -> None:
         if job["state"] != "joined":
             node = f", node {job['node']}" if job["node"] >= 0 else ""
             click.echo(f"  job {job['job']}{node}: {job['state'].replace('_', ' ')}" + (f" ({job['why']})" if job["why"] else ""))
+    if fact["wanted"]:
+        replaced = "" if fact["paused"] else "; a job that ends by itself is replaced"
+        click.echo(f"  {fact['wanted']} node{'s' if fact['wanted'] > 1 else ''} wanted{replaced}")
+    if fact["paused"]:
+        click.echo(f"  {fact['paused']}")
     if fact["policy"]:
         click.echo(f"  {fact['policy']}")
     for line in fact["said"][-5:]:

@@ -162,7 +162,7 @@ def find(name: str | None = None, *, probe_s: float = 1.0, ending: bool = False)
 
                 fusemounts.sweep(session.name)
             raise SessionError(
-                f"session {name} is gone (no process of it lives and nothing answers); cleaned up after it{_mounts_left(name)}{words}"
+                f"session {name} is gone (no process of it lives here and nothing answers); cleaned up after it{_mounts_left(name)}{words}"
             )
         return session
     left = []
@@ -250,8 +250,28 @@ def _is_over(session: SessionRecord) -> bool:
     return False
 
 
+def is_left_here(session: SessionRecord, *, but: int = -1) -> bool:
+    """Was its directory made for nodes that joined from this host, which have all died? It goes with the last of them (``forget``), and one
+    that was killed could not take it along. Their locks prove it, on this boot and after another one."""
+    if session.host == host_id() or life.is_held(session.directory / STARTING) or life.is_held(session.directory / QUEUE_LOCK):
+        return False
+    locks = [path for path in session.directory.glob(life_file("*")) if path.name != life_file(but)]
+    if not locks or not all(life.is_held(lock) is False for lock in locks):
+        return False
+    return not held(session, but=but)  # one that is just joining has no lock yet
+
+
+def sweep_left(but: str) -> None:
+    """Remove the directories of other sessions than ``but`` that nodes which were killed have left here, unless the session answers."""
+    for session in list_all():
+        if session.name != but and is_left_here(session) and state_of(session, probe_s=0.5) is State.DEAD:
+            with contextlib.suppress(SessionError):
+                remove_directory(session.directory)
+
+
 def state_of(session: SessionRecord, *, probe_s: float = 1.0, but: int = -1) -> State:
-    """By the locks of its nodes (other than ``but``), then by an answer over the network within ``probe_s`` seconds."""
+    """By the locks of its nodes (other than ``but``), then by an answer over the network within ``probe_s`` seconds. DEAD is also one that
+    does not answer if nothing but what dead nodes have left of it is here: nothing is lost when that is removed."""
     lives = {entry.node: _lives(session, entry) for entry in session.nodes if entry.node != but}
     if any(lives.values()):
         return State.LIVE
@@ -261,4 +281,6 @@ def state_of(session: SessionRecord, *, probe_s: float = 1.0, but: int = -1) -> 
     from amfs.client.control import answers  # the network is asked last
 
     there = probe_s > 0 and answers(msgspec.structs.replace(session, nodes=elsewhere), probe_s)
-    return State.LIVE if there else State.UNKNOWN
+    if there:
+        return State.LIVE
+    return State.DEAD if is_left_here(session, but=but) else State.UNKNOWN

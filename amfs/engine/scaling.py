@@ -11,17 +11,16 @@ from typing import NamedTuple
 
 
 class Plan(NamedTuple):
-    """``order``: the keeper of the jobs is to hear the number. ``start``: more nodes, by it or here. ``drain``: so many leave."""
+    """``start``: more nodes, jobs or processes here. ``cancel``: so many jobs that wait. ``drain``: so many nodes leave."""
 
-    order: bool
     start: int
+    cancel: int
     drain: int
 
 
-def plan(wanted: int, there: int, waiting: int, by_jobs: bool) -> Plan:
+def plan(wanted: int, there: int, waiting: int) -> Plan:
     """``there`` nodes are members, ``waiting`` jobs may still become nodes. Jobs that wait are cancelled before a node drains."""
-    start = max(0, wanted - there - waiting)
-    return Plan(by_jobs and (start > 0 or (wanted < there + waiting and waiting > 0)), start, max(0, there - wanted))
+    return Plan(max(0, wanted - there - waiting), min(waiting, max(0, there + waiting - wanted)), max(0, there - wanted))
 
 
 class Standing(NamedTuple):

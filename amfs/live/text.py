@@ -117,7 +117,7 @@ def frame_text(frame: Frame, page: Page) -> list[str]:
         lines += [f"  {line}" for line in left_and_right(node_rows(nodes[:NODES_SHOWN]), (1, 2))]
         if len(nodes) > NODES_SHOWN:
             lines.append(f"  and {len(nodes) - NODES_SHOWN:,} more nodes")
-        lines += [f"  {line}" for line in (*filter(None, [session.policy]), *session.decisions[-3:])]
+        lines += [f"  {line}" for line in (*filter(None, [session.paused, session.policy]), *session.decisions[-3:])]
     if not frame.runs:
         lines.append("no run is going on; 'amfs run FILE' starts one")
     return lines + runs_text(frame, page)

@@ -20,6 +20,7 @@ import msgspec
 from amfs.client import discovery
 from amfs.engine.elasticity import Done, Elasticity, Facts, HaveNodes, Looked, NotDone
 from amfs.engine.flapping import check
+from amfs.engine.jobs import Target
 from amfs.engine.policy import Policy, parse
 from amfs.errors import AmfsError, SessionError
 from amfs.host import processes
@@ -124,6 +125,8 @@ def start(session: SessionRecord, policy: Policy, options: NodeOptions) -> None:
             save(session, auto)
             raise SessionError(f"the process that keeps the jobs of {session.name} does not answer: no policy is applied")
         time.sleep(0.1)
+    if (book := ledger.load(session)) is not None:
+        book.order(Target(book.wish.nodes))  # what a person wants ends a pause; the policy says how many
 
 
 def tend(session: SessionRecord) -> None:
@@ -207,7 +210,7 @@ class Scaler:
 
     def _have(self, nodes: int) -> None:
         try:
-            resizing.resize(self.session, nodes, self.auto.options, self._say, spare=True, wait=False)
+            resizing.resize(self.session, nodes, self.auto.options, self._say, by_policy=True, wait=False)
         except AmfsError as error:
             for effect in self.machine.handle(NotDone(str(error)), time.monotonic()):
                 self._say(effect.reason if isinstance(effect, HaveNodes) else effect.text)

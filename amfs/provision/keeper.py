@@ -16,7 +16,8 @@ import msgspec
 
 from amfs.client import discovery
 from amfs.client.control import Client
-from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, QueueSays, QueueSilent, Say, Submit, Submitted, Target
+from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, Paused, QueueSays, QueueSilent, Refused, Say, Submit, Submitted
+from amfs.engine.views import overtakes
 from amfs.errors import SessionError
 from amfs.host import processes
 from amfs.net import records
@@ -25,11 +26,12 @@ from amfs.provision import autoscale, daemon, ledger
 from amfs.provision.ledger import Ledger
 from amfs.provision.local import START_S
 from amfs.vocabulary.job_states import JobState
-from amfs.vocabulary.messages import View
+from amfs.vocabulary.messages import Member, View
 
 _TURN_S = 0.5
 _ASK_S = (1.0, 15.0)  # between two questions to the queue, at first and at last
 _REASON_S = 10.0  # after the end of a node the queue may say why
+_NEWEST_S = 30.0  # a node may answer with an older view for so long; afterwards those that have a newer one are gone
 _OVER_S = 60.0  # without an answer of any node, and the founder gone
 
 
@@ -38,21 +40,22 @@ class Keeper:
 
     def __init__(self, session: SessionRecord, book: Ledger, tell: Callable[[str], None] = lambda text: None) -> None:
         self.session, self.book, self.tell = session, book, tell
-        self.jobs = Jobs(2 * START_S, book.jobs)
+        self.jobs = Jobs(2 * START_S, book.jobs, book.wish)
         self.book.jobs = self.jobs.jobs
+        self.is_submitting = self.is_told_to_end = False
         self._asked, self._pause = 0.0, _ASK_S[0]
-        self._answered = time.monotonic()
+        self._answered = self._heard = time.monotonic()
+        self._newest: View | None = None
 
     def turn(self) -> None:
         """Look once at the members and, when it is time, at the queue."""
         before = msgspec.json.encode(self.book)
         if (view := self._view()) is not None:
-            self._answered = time.monotonic()
             self._publish(view)
-            self._act(self.jobs.handle(Members(frozenset(member.node for member in view.members), self._joining()), time.time()))
+            self._act(self.jobs.handle(self._members(view), time.time()))
             autoscale.tend(self.session)
-        if nodes := self.book.take_order():
-            self._act(self.jobs.handle(Target(nodes), time.time()))
+        for order in self.book.take_orders():
+            self._act(self.jobs.handle(order, time.time()))
         if self.book.system.state and time.monotonic() >= self._asked + self._pause and self._asks():
             try:
                 self._act(self.jobs.handle(QueueSays(self.book.ask()), time.time()))
@@ -69,14 +72,30 @@ class Keeper:
 
     def _asks(self) -> bool:
         recent = time.time() - _REASON_S
+        if self.jobs.silent_since is not None:
+            return True  # nothing is submitted until it answers
         return bool(self.jobs.in_state(*OPEN) or [job for job in self.jobs.in_state(JobState.ENDED) if not job.why and job.since > recent])
 
     def _view(self) -> View | None:
+        """None: nobody answers, or with a view that is older than one that was just heard."""
         try:
             with Client(self.session) as client:
-                return client.view(2.0)
+                view = client.view(2.0)
         except SessionError:
             return None
+        self._answered = time.monotonic()
+        if self._newest is not None and overtakes(self._newest, view) and self._answered - self._heard < _NEWEST_S:
+            return None
+        self._newest, self._heard = view, self._answered
+        return view
+
+    def _members(self, view: View) -> Members:
+        def those(of: Callable[[Member], bool]) -> frozenset[int]:
+            return frozenset(member.node for member in view.members if of(member))
+
+        ends = {member.node: float(member.ends) for member in view.members}
+        slots, draining = those(lambda member: member.slots > 0), those(lambda member: member.draining)
+        return Members(those(lambda member: True), self._joining(), slots, draining, ends)
 
     def _joining(self) -> dict[int, int]:
         """Which node each job has said that it would be."""
@@ -102,27 +121,60 @@ class Keeper:
     def _act(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Submit):
-                self._submit(effect.count)
-                continue
-            text = effect.text if isinstance(effect, Say) else self._give_up(effect)
-            self.book.say(text.split("\n")[0])
-            self.tell(text)
+                self._submit(effect)
+            elif isinstance(effect, Paused):
+                self._say(self.book.paused())
+            else:
+                self._say(effect.text if isinstance(effect, Say) else self._give_up(effect))
 
-    def _submit(self, count: int) -> None:
-        done = 0
-        why = ""
-        try:
-            for _ in range(count):
-                number = max(self.book.jobs, default=0) + 1
-                self.jobs.handle(Submitted(number, self.book.submit_one(number)), time.time())
-                self.book.save()
-                done += 1
-        except SessionError as error:
-            why = f"; no more, since {error}"
-        text = f"{done} more job{'s' if done != 1 else ''} submitted to {self.book.system.name}{why}"
+    def _say(self, text: str) -> None:
         self.book.say(text.split("\n")[0])
         self.tell(text)
+
+    def _submit(self, effect: Submit) -> None:
+        done = 0
+        refused: list[Effect] = []
+        try:
+            for _ in range(effect.count):
+                if not self._submit_one():
+                    return
+                done += 1
+        except SessionError as error:
+            refused = self.jobs.handle(Refused(" ".join(str(error).split())), time.time())
+        if done:
+            why = f": {effect.why}" if effect.why else ""
+            self._say(f"{done} more job{'s' if done != 1 else ''} submitted to {self.book.system.name}{why}")
+        self._act(refused)
         self._pause = _ASK_S[0]
+
+    def _submit_one(self) -> bool:
+        """False: the session is taken down, and there is no job. Raises SessionError if it is refused."""
+        if self.book.is_taken_down():
+            return False
+        number = max(self.book.jobs, default=0) + 1
+        self.is_submitting = True
+        try:
+            job = self.book.submit_one(number)
+            self.jobs.handle(Submitted(number, job), time.time())
+            self.book.save()
+            if not self.book.is_taken_down():
+                return True
+            self.book.cancel([job])  # whoever takes it down may have looked at the queue before
+            return False
+        except OSError as error:
+            if self.book.place.exists():
+                raise SessionError(f"{self.book.place}: {error.strerror}") from None
+            return False
+        finally:
+            self.is_submitting = False
+            if self.is_told_to_end:
+                os._exit(0)
+
+    def end(self) -> None:
+        """This process is told to end; a job that is just being submitted is written down first."""
+        if not self.is_submitting:
+            os._exit(0)
+        self.is_told_to_end = True
 
     def _give_up(self, effect: GiveUp) -> str:
         wrong = self.book.cancel([effect.job])
@@ -141,9 +193,17 @@ def start(session: SessionRecord, book: Ledger) -> None:
     book.save()
 
 
+def revive(session: SessionRecord) -> bool:
+    """Start another one if the one on this host has ended before the session."""
+    book = ledger.load(session)
+    if book is None or not book.unkept():
+        return False
+    start(session, book)
+    return True
+
+
 def main(name: str) -> int:
     """Watch until the session is over, or is taken down."""
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     place = records.shared_dir(name)
     session = records.load(place / "session.json")
     book = ledger.load(session)
@@ -155,7 +215,10 @@ def main(name: str) -> int:
         book = ledger.load(session) or book
         if not place.exists():
             return 0
-    keeper = Keeper(session, book)
+    if book.keeper is not None and book.keeper[1] != os.getpid() and not book.unkept():
+        return 1  # another one was started at the same time
+    keeper = Keeper(session, book, lambda text: print(f"{time.strftime('%F %T')} {text}", file=sys.stderr, flush=True))
+    signal.signal(signal.SIGTERM, lambda *_: keeper.end())
     while place.exists() and not keeper.is_over():
         keeper.turn()
         time.sleep(_TURN_S)

@@ -12,12 +12,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from amfs.engine.jobs import OPEN, Job, Row
+from amfs.engine.jobs import OPEN, Job, Order, Row, TakenDown, Wish
 from amfs.errors import SessionError
 from amfs.host import processes
 from amfs.net import records
@@ -30,6 +30,9 @@ _CALL_S = 60.0  # for a command of the batch system
 _END_S = 5.0  # for jobs whose nodes were told to end, before they are cancelled
 _CANCEL_S = 60.0  # for the queue to be empty of jobs that were cancelled
 _HEARD_S = 20.0  # for the keeper to hear of an order
+_TAKEN_DOWN_S = 5.0  # or that the session is taken down
+_STOP_S = _CALL_S + 5.0  # for it to end, if it is just submitting a job
+_DOWN = "-down"  # ends the name of such an order
 _SAID = 20  # lines that are kept
 
 
@@ -45,6 +48,7 @@ class Ledger(msgspec.Struct):
     words: list[str] = []  # what each job tells its node, and the rest of what it takes to submit one more
     time_s: int | None = None
     more: list[str] = []
+    wish: Wish = msgspec.field(default_factory=Wish)
 
     @property
     def place(self) -> Path:
@@ -64,27 +68,53 @@ class Ledger(msgspec.Struct):
         """How many may still become nodes."""
         return sum(job.state in OPEN for job in self.jobs.values())
 
-    def order(self, nodes: int) -> None:
-        """Have the keeper bring the session to so many nodes; returns when it has heard of that. Raises SessionError."""
-        path = self.place / "order"
-        path.write_text(str(nodes))
-        end = time.monotonic() + _HEARD_S
+    def paused(self) -> str:
+        """Why nothing is submitted now, and what a person can do; "": there is no pause."""
+        if time.time() >= self.wish.until:
+            return ""
+        until, nodes = time.strftime("%H:%M:%S", time.localtime(self.wish.until)), self.wish.nodes
+        again = f"'amfs scale {nodes} --session {self.session}' tries again at once"
+        return f"no job is submitted before {until}: {self.wish.why}; {again}"
+
+    def unkept(self) -> str:
+        """What to say if the process that keeps the jobs has ended, as far as can be seen from this host; "": it lives."""
+        if self.keeper is None or self.keeper[0] != processes.host_id() or processes.is_running(*self.keeper[1:]):
+            return ""
+        again = f"'amfs scale {max(1, self.wish.nodes)} --session {self.session}' starts another one"
+        return f"the process that keeps the jobs has ended: nothing is submitted, and jobs that end are not replaced; {again}"
+
+    def order(self, order: Order, patience_s: float = _HEARD_S) -> None:
+        """Let the keeper know; returns when it has heard. Raises SessionError."""
+        if ended := self.unkept():
+            raise SessionError(ended)
+        is_last = isinstance(order, TakenDown)
+        path = self.place / f"order-{time.time_ns()}-{os.getpid()}{_DOWN if is_last else ''}"
+        fresh = path.with_name(f".{path.name}")
+        try:
+            fresh.write_bytes(msgspec.json.encode(order))
+            os.replace(fresh, path)
+        except OSError as error:
+            raise SessionError(f"{path}: {error.strerror}") from None
+        end = time.monotonic() + patience_s
         while path.exists():
             if time.monotonic() > end:
-                path.unlink(missing_ok=True)
+                if not is_last:
+                    path.unlink(missing_ok=True)
                 where = self.keeper[0].partition("/")[0] if self.keeper is not None else "the host of 'amfs up'"
                 raise SessionError(f"the process that keeps the jobs of {self.session}, on {where}, does not answer: nothing was submitted")
             time.sleep(0.1)
 
-    def take_order(self) -> int:
-        """Of the keeper: how many nodes are to be there; 0: nobody has said anything new."""
-        path = self.place / "order"
-        try:
-            nodes = int(path.read_text())
-        except (OSError, ValueError):
-            return 0
-        path.unlink(missing_ok=True)
-        return nodes
+    def take_orders(self) -> Iterator[Order]:
+        """Of the keeper: what it was told, in turn."""
+        for path in sorted(self.place.glob("order-*")):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                text = path.read_bytes()
+                path.unlink()
+                yield msgspec.json.decode(text, type=Order)
+
+    def is_taken_down(self) -> bool:
+        """Of the keeper, between two looks at its orders."""
+        return not self.place.exists() or any(self.place.glob(f"order-*{_DOWN}"))
 
     def submit_one(self, number: int) -> str:
         """One more like those before."""
@@ -140,7 +170,7 @@ class Ledger(msgspec.Struct):
     def end_jobs(self) -> list[str]:
         """End all jobs and wait until the queue has none; what could not be had, as lines for the person. Removes the directory then."""
         wrong = self.cancel(job.job for job in self.jobs.values() if job.state in OPEN)
-        start, cancelled = time.monotonic(), False
+        start, cancelled = time.monotonic(), set[str]()
         left = [job.job for job in self.jobs.values() if job.state is JobState.JOINED]
         while self.system.state:
             try:
@@ -152,8 +182,9 @@ class Ledger(msgspec.Struct):
             waited = time.monotonic() - start
             if not (left or wrong) or waited > _CANCEL_S:
                 break
-            if left and not cancelled and waited > _END_S:
-                cancelled, _ = True, self.cancel(left)
+            if waited > _END_S and (more := set(left) - cancelled):
+                cancelled |= more
+                self.cancel(sorted(more))
             time.sleep(0.2)
         if not self.system.state:
             wrong, left = self.cancel(left) or wrong, []
@@ -168,9 +199,14 @@ class Ledger(msgspec.Struct):
         return any("{session}" in word for word in self.system.state) or any(one.job == job for one in self.jobs.values())
 
     def stop_keeper(self) -> None:
-        """If it is on this host; on another it sees that the directory is gone."""
-        if self.keeper is not None and self.keeper[0] == processes.host_id():
-            daemon.stop([self.keeper[1:]])
+        """Before the nodes end, or it would ask for others. What it submits at this moment is written down, or it cancels it itself."""
+        if self.keeper is None:
+            return
+        if self.keeper[0] == processes.host_id():
+            daemon.stop([self.keeper[1:]], _STOP_S)
+        else:
+            with contextlib.suppress(SessionError):  # it may have ended
+                self.order(TakenDown(), _TAKEN_DOWN_S)
 
 
 def load(session: SessionRecord) -> Ledger | None:

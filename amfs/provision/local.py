@@ -71,10 +71,11 @@ def sweep_mounts() -> None:
 def prepare_join(session: SessionRecord, options: NodeOptions) -> NodeConfig:
     """Ask the manager of a running session for a number; the configuration of the node that may then join it from this host.
 
-    Keeps a copy of the session file here, so that other commands find the session. Frees what killed nodes have left in this host's
-    memory: where nodes are jobs, no other command of amfs may ever come to this host. Raises SessionError.
+    Keeps a copy of the session file here, so that other commands find the session. Frees what killed nodes have left on this host: where
+    nodes are jobs, no other command of amfs may ever come to it. Raises SessionError.
     """
     orphans.sweep()
+    discovery.sweep_left(session.name)
     local = any(entry.host == processes.host_id() for entry in session.nodes)
     if not options.tcp and not local:
         options = msgspec.structs.replace(options, tcp="0.0.0.0")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from amfs.client.control import Client
+from amfs.engine.jobs import Order, Target, Told
 from amfs.engine.scaling import Standing, plan, to_drain
 from amfs.errors import SessionError, UsageError
 from amfs.host import processes
@@ -54,20 +55,46 @@ def is_pinned(data: Mapping[str, Any]) -> bool:
 
 
 def resize(
-    session: SessionRecord, wanted: int, options: NodeOptions, tell: Callable[[str], None], *, spare: bool = False, wait: bool = True
+    session: SessionRecord, wanted: int, options: NodeOptions, tell: Callable[[str], None], *, by_policy: bool = False, wait: bool = True
 ) -> list[int]:
-    """Bring the session to ``wanted`` nodes. ``spare``: nodes with files of runs do not drain; ``wait``: until those that drain have left.
-    Returns these. Raises SessionError, UsageError."""
+    """Bring the session to ``wanted`` nodes; where they are jobs, have it stay so. ``by_policy``: nodes with files of runs do not drain,
+    and a pause after jobs that came to nothing is kept; ``wait``: until those that drain have left. Returns these. Raises SessionError,
+    UsageError."""
     nodes = look(session)
-    order, start, drain = plan(wanted, len(nodes.members), nodes.waiting, nodes.book is not None)
-    if not (order or start or drain):
+    change = plan(wanted, len(nodes.members), nodes.waiting)
+    leave = _leaving(session, nodes, change.drain, by_policy) if change.drain else []
+    if nodes.book is not None:
+        _order(nodes.book, Target(wanted, again=not by_policy), bool(change.start or change.cancel), tell)
+        if change.start and by_policy and (paused := nodes.book.paused()):
+            raise SessionError(paused)
+    if change.start and nodes.book is not None:
+        words = "jobs are" if change.start > 1 else "job is"
+        tell(f"{change.start} more {words} submitted to {nodes.book.system.name}")
+    elif change.start:
+        _grow(session, change.start, options, tell)
+    elif change.cancel:
+        tell("jobs that wait are cancelled")
+    elif not leave:
         tell(f"{session.name} has {wanted} nodes" + (f", {nodes.waiting} of them jobs that wait" if nodes.waiting else ""))
-    if order and nodes.book is not None:
-        nodes.book.order(wanted)
-        tell(f"{start} more jobs are submitted to {nodes.book.system.name}" if start else "jobs that wait are cancelled")
-    elif start:
-        _grow(session, start, options, tell)
-    return _shrink(session, nodes, drain, options.drain_s, tell, spare=spare, wait=wait) if drain else []
+    if leave:
+        _shrink(session, leave, len(nodes.members) - len(leave), options.drain_s, tell, wait=wait)
+    return leave
+
+
+def _order(book: Ledger, order: Order, is_needed: bool, tell: Callable[[str], None]) -> None:
+    """To the keeper of the jobs. If it has ended, nodes can still drain: nobody replaces them."""
+    try:
+        book.order(order)
+    except SessionError as error:
+        if is_needed:
+            raise
+        tell(str(error))
+
+
+def before_drain(session: SessionRecord, node: int, tell: Callable[[str], None]) -> None:
+    """A person is about to tell this node to leave: no job is to take its place."""
+    if (book := ledger.load(session)) is not None:
+        _order(book, Told((node,)), False, tell)
 
 
 def _grow(session: SessionRecord, count: int, options: NodeOptions, tell: Callable[[str], None]) -> None:
@@ -78,17 +105,20 @@ def _grow(session: SessionRecord, count: int, options: NodeOptions, tell: Callab
         tell(f"node {ready.node} joined {session.name}")
 
 
-def _shrink(
-    session: SessionRecord, nodes: Nodes, count: int, limit_s: float, tell: Callable[[str], None], *, spare: bool, wait: bool
-) -> list[int]:
+def _leaving(session: SessionRecord, nodes: Nodes, count: int, by_policy: bool) -> list[int]:
+    """Which nodes drain. Raises SessionError if so many cannot."""
     manager = nodes.view.manager
     standing = [Standing(node, held(says), says.get("running", 0), node == manager) for node, says in nodes.says.items()]
     leave = to_drain(standing, len(standing))  # all but one, in order
-    if spare:
+    if by_policy:
         leave = [node for node in leave if not is_pinned(nodes.says[node])]
-    if len(leave) < count and (not spare or not leave):
+    if len(leave) < count and (not by_policy or not leave):
         raise SessionError(f"only {len(nodes.says)} of {len(nodes.members)} nodes of {session.name} answer: nothing was done")
-    leave = leave[:count]
+    return leave[:count]
+
+
+def _shrink(session: SessionRecord, leave: list[int], left: int, limit_s: float, tell: Callable[[str], None], *, wait: bool) -> None:
+    """``left`` nodes stay."""
     tell(f"node{'s' if len(leave) > 1 else ''} {', '.join(map(str, leave))} to drain")
     with Client(session) as client:
         client.view()
@@ -96,7 +126,5 @@ def _shrink(
         if wait:
             client.view(limit_s + SLACK_S, lambda view: not {member.node for member in view.members} & set(leave))
     if wait:
-        left = len(nodes.members) - len(leave)
         words = "node" if left == 1 else "nodes"
         tell(f"{session.name} has {left} {words}; the logs of those that left say what could not be moved, if anything")
-    return leave

@@ -91,6 +91,7 @@ class Submission:
                 book.save()
             self.tell(f"{self.wanted.most} job{'s' if self.wanted.most > 1 else ''} submitted to {self.system.name}")
             self._await_nodes(watch)
+            book.wish.nodes = self.wanted.least  # from now on
             keeper.start(watch.session, book)
         except BaseException:
             for remark in end(session, book):
@@ -145,5 +146,6 @@ def end(session: SessionRecord, book: Ledger | None, timeout_s: float = 10.0) ->
     autoscale.end(session, "the session is taken down")  # or it would start nodes meanwhile
     if book is not None:
         book.stop_keeper()
+        book = ledger.load(session) or book  # with what it has submitted meanwhile
     remarks = LocalProcesses().end(session, timeout_s)
     return remarks + (book.end_jobs() if book is not None else [])

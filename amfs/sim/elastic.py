@@ -73,7 +73,7 @@ class Elastic:
         self._since = self.world.now
 
     def _have(self, wanted: int, nodes: Nodes) -> None:
-        _, start, drain = plan(wanted, len(nodes.members), nodes.waiting, False)
+        start, _, drain = plan(wanted, len(nodes.members), nodes.waiting)
         self._asked_for += start
         for _ in range(start):
             self.world.at(self.world.now + self.comes_s, self.cluster.add, self.slots)

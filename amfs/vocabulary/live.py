@@ -117,7 +117,7 @@ class Transfer(Struct):
 
 class Session(Struct):
     """``decisions``: what became of nodes and why, newest last. ``jobs``: of the batch system, no nodes yet: (number, state, why).
-    ``policy``: by which it grows and shrinks, in words; "": by none."""
+    ``policy``: by which it grows and shrinks, in words; "": by none. ``paused``: why no more jobs are submitted; "": they are."""
 
     name: str
     began: float
@@ -127,6 +127,7 @@ class Session(Struct):
     decisions: list[str] = []
     jobs: list[tuple[str, str, str]] = []
     policy: str = ""
+    paused: str = ""
 
 
 class Frame(Struct):

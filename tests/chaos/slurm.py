@@ -13,8 +13,9 @@ node          a node process is killed (-9); files of amfs:/ have two copies; in
 host          a host with a job crashes, and comes back before or after the session's end; likewise
 founder       the session's node process on the login host, its keeper, or both are killed (-9); files of amfs:/ have two copies
 
-Where jobs end, a node without a job is in the session in half of the runs, and the work must go on there. Otherwise the run has to say in
-a line that no node has slots, and after `amfs scale` the same run with `--resume` must do the rest.
+Half of the sessions want all their jobs, so those that end are replaced; the others want one at least. Where jobs end, a node without a job
+is in the session in half of the runs, and the work must go on there. Otherwise the run goes on in new jobs, or has to say in a line that no
+node has slots; then after `amfs scale` the same run with `--resume` must do the rest.
 
 Owns the runs and what is checked. The hosts and the Slurm are those of tests/cluster. Needs root and Slurm's daemons.
 """
@@ -82,6 +83,8 @@ class Run:
         self.notes: list[str] = []
         self.crashed: Host | None = None
         self.killed: Host | None = None
+        self.stores: set[str] = set()  # on the host of a node that is killed
+        self.least = self.chance.choice([JOBS, 1])
         self.stays: subprocess.Popen[bytes] | None = None
         ends_jobs = what in ("scancel", "scancel-all", "limit")
         self.with_another = ends_jobs and self.chance.random() < 0.5
@@ -113,12 +116,13 @@ class Run:
         return sum(node["state"] == "up" for node in self.status()["nodes"])
 
     def start(self) -> None:
-        nodes = self.chance.choice([f"{JOBS}", f"1..{JOBS}"])
+        nodes = f"{JOBS}" if self.least == JOBS else f"1..{JOBS}"
         more = [*(("--time", "1m") if self.what == "limit" else ()), *(("--replicas", "2") if self.copies == 2 else ())]
         options = ("--exclusive", f"--exclude={self.outside.name}")
         self.began = time.monotonic()
         self.ok(self.login, "up", "--on", "slurm", "--name", self.name, "--nodes", nodes, "--slots", "1", *more, "--", *options)
         until(lambda: self.members() == JOBS + 1, "the nodes do not come")
+        self.first = set(self.jobs())
         if self.with_another:
             self.notes.append("with a node that has no job")
             file = str(self.login.home / ".amfs/sessions" / self.name / "session.json")
@@ -156,6 +160,9 @@ class Run:
     def jobs(self) -> list[str]:
         return [job["job"] for job in self.status()["jobs"]]
 
+    def running(self) -> set[str]:
+        return {line.partition("|")[0] for line in self.slurm.queue() if "|RUNNING|" in line}
+
     def scancel(self) -> None:
         job = self.chance.choice(self.jobs())
         self.slurm.on_login("scancel", job)
@@ -175,7 +182,7 @@ class Run:
 
     def limit(self) -> None:
         """The clock does it."""
-        until(lambda: not any("|RUNNING|" in line for line in self.slurm.queue()), "jobs go on after their time limit")
+        until(lambda: not self.running() & self.first, "jobs go on after their time limit")
         self.notes.append(f"jobs ended {time.monotonic() - self.began:.0f} s after amfs up began")
 
     def controller(self) -> None:
@@ -189,6 +196,7 @@ class Run:
 
     def node(self) -> None:
         self.killed = self.chance.choice(self.slurm.hosts.nodes[:JOBS])
+        self.stores = set(self.killed.listing("/dev/shm"))
         self.kill(self.killed, "amfs\x00node")
 
     def host(self) -> None:
@@ -205,12 +213,12 @@ class Run:
 
     def come_again(self, host: Host) -> None:
         """A new job on the host, the only one that is free, whose node takes away what the killed one had in memory."""
-        until(lambda: self.members() == JOBS, "the killed node stays a member")
-        stores = set(host.listing("/dev/shm"))
-        self.ok(self.login, "scale", str(JOBS), "--session", self.name)
+        until(lambda: any(job["state"] == "ended" for job in self.status()["jobs"]), "the killed node stays a member")
+        if self.least < JOBS:
+            self.ok(self.login, "scale", str(JOBS), "--session", self.name)
         until(lambda: self.members() == JOBS + 1, "the node of the new job does not come")
-        self.notes.append("a new job on its host")
-        if rest := stores & set(host.listing("/dev/shm")):
+        self.notes.append("a new job on its host" + (", by itself" if self.least == JOBS else ""))
+        if rest := self.stores & set(host.listing("/dev/shm")):
             raise Finding(f"what the killed node left is not taken away by the one that came: {', '.join(rest)}")
 
     def kill(self, host: Host, word: str) -> None:
@@ -294,18 +302,8 @@ class Run:
         if self.what == "founder":
             self.amfs(self.login, "status")  # sweeps what was killed there
         if self.killed is not None:
-            self.clean(self.killed)
+            self.amfs(self.killed, "clean")  # it took nothing along, and no node may have come to its host
         until(lambda: not left(self.slurm), "")  # which is named by who calls
-
-    def clean(self, host: Host) -> None:
-        """A process that was killed (-9) takes nothing along. Its memory must be freed by ``amfs clean`` there; the directory of the
-        session, with a socket and the session file, may be left and named: from there nobody can know that the session is over.
-        """
-        said = self.amfs(host, "clean").stderr
-        directory = f"/tmp/amfs-0/{self.name}"
-        if f"cannot be known here: {directory} is left as it is" in said:
-            self.notes.append(f"amfs clean names {directory} and leaves it")
-            shutil.rmtree(f"/proc/{host.pid}/root{directory}")
 
     def do(self) -> Outcome:
         findings: list[str] = []

@@ -65,6 +65,30 @@ def test_a_node_that_leaves_takes_its_keys_and_its_store_along(
     assert len(members(first, "far")) == 2
 
 
+def test_what_killed_nodes_left_on_their_hosts_goes_when_the_session_answers_no_more(
+    hosts: Hosts, joined: tuple[str, list[subprocess.Popen[bytes]]]
+) -> None:
+    _, processes = joined
+    first, cleaned, joins, another = hosts.nodes[:4]
+    for host in (cleaned, joins):
+        for pid in host.processes("--join"):
+            os.kill(pid, signal.SIGKILL)
+    for process in processes:
+        process.wait(timeout=60)
+    assert "freed" in cleaned.run("amfs", "clean").stdout and "session.json" in cleaned.listing("/tmp/amfs-0/far"), "the session lives"
+    first.run("amfs", "down", "far")
+    done = cleaned.run("amfs", "clean")
+    assert (done.stdout.splitlines()[0], done.stderr) == ("removed /tmp/amfs-0/far, of a session without nodes", "")
+    assert cleaned.listing("/tmp/amfs-0") == [] and joins.listing("/tmp/amfs-0") == ["far"]
+    another.run("amfs", "up", "--tcp", "0.0.0.0", "--name", "near", "--slots", "1")
+    file = hosts.shared / "near.json"
+    file.write_bytes(Path(f"/proc/{another.pid}/root/tmp/amfs-0/near/session.json").read_bytes())
+    file.chmod(0o600)
+    joins.run("amfs", "node", "--detach", "--join", str(file), "--slots", "1")
+    assert joins.listing("/tmp/amfs-0") == ["near"]
+    assert another.run("amfs", "down", "near").stderr == ""
+
+
 def test_down_says_no_more_than_that_it_is_down(hosts: Hosts, joined: tuple[str, list[subprocess.Popen[bytes]]]) -> None:
     done = hosts.nodes[0].run("amfs", "down", "far")
     assert (done.stdout, done.stderr) == ("far is down\n", "")

@@ -93,6 +93,22 @@ def test_a_session_of_jobs_grows_and_shrinks_while_it_works(slurm: Slurm) -> Non
     until(lambda: sum("|COMPLETING|" not in line for line in slurm.queue()) == 1, f"{slurm.queue()}")
 
 
+@pytest.mark.soak
+def test_a_node_whose_limit_nears_has_a_successor_before_it_leaves(slurm: Slurm) -> None:
+    start(slurm, "1", "--time", "1m")
+    fewest = up(slurm)
+
+    def is_replaced() -> bool:
+        nonlocal fewest
+        told = status(slurm)
+        fewest = min(fewest, sum(node["state"] == "up" for node in told["nodes"]))
+        return [job["state"] for job in told["jobs"]] == ["ended", "joined"]
+
+    until(is_replaced)
+    assert fewest == 2, "for a time the session had no node with slots"
+    assert not status(slurm)["paused"]
+
+
 def test_what_will_never_start_is_an_error_at_once(slurm: Slurm) -> None:
     done = start(slurm, "2", "--time", "2h", "--", "--partition=short", check=False)
     assert done.returncode == 4
@@ -122,15 +138,19 @@ def test_a_session_for_one_run_is_gone_with_it(slurm: Slurm) -> None:
     assert not left(slurm)
 
 
-def test_one_job_is_cancelled_then_all(slurm: Slurm) -> None:
-    start(slurm, "2")
+def test_jobs_that_end_by_themselves_are_replaced_and_a_node_that_was_told_to_leave_is_not(slurm: Slurm) -> None:
+    start(slurm, "2", "--time", "5m")
     first, second = (job["job"] for job in status(slurm)["jobs"])
     slurm.on_login("scancel", first)
-    until(lambda: up(slurm) == 2)
     until(lambda: any(f"job {first}, node " in line and "it was cancelled" in line for line in status(slurm)["said"]))
-    slurm.on_login("scancel", second)
-    until(lambda: up(slurm) == 1)
-
+    until(lambda: up(slurm) == 3 and len(status(slurm)["jobs"]) == 3, f"{status(slurm)['said']}")
+    assert any("1 more job submitted to slurm: of 2 nodes 1 stays" in line for line in status(slurm)["said"])
+    node = next(job["node"] for job in status(slurm)["jobs"] if job["job"] == second)
+    slurm.hosts.nodes[3].run("amfs", "node", "--drain", str(node), "--session", "lab", env=slurm.env)  # from where nothing runs
+    until(lambda: up(slurm) == 2 and [job["state"] for job in status(slurm)["jobs"]] == ["ended", "ended", "joined"])
+    assert status(slurm)["wanted"] == 1
+    assert slurm.hosts.nodes[3].run("amfs", "down", "lab", env=slurm.env).stderr == ""
+    until(lambda: not any("|COMPLETING|" not in line for line in slurm.queue()), f"{slurm.queue()}")
 
 @pytest.mark.soak
 def test_jobs_that_wait_are_named_and_the_absent_controller_is_survived(slurm: Slurm) -> None:

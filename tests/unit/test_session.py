@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from amfs.client import discovery
@@ -289,6 +290,58 @@ def test_a_session_that_cannot_be_judged_is_left_and_said(base: Path) -> None:
         with pytest.raises(SessionError, match=words):
             look()
     assert far.path.exists() and discovery.newest_live() is None
+
+
+@pytest.fixture
+def joined(base: Path) -> Iterator[tuple[SessionRecord, subprocess.Popen[bytes]]]:
+    """A session of another host, of which a process here keeps the lock of node 1."""
+    entries = (entry((1, 1), "elsewhere/00000000-1"), entry(GONE, node=1))
+    session = SessionRecord(name="guest", keys=KEYS, created=1.0, host="elsewhere/00000000-1", nodes=entries)
+    records.save(session)
+    script = "import sys, time; from pathlib import Path; from amfs.host import life\n"
+    script += "life.hold(Path(sys.argv[1])); print(flush=True); time.sleep(600)"
+    command = [sys.executable, "-c", script, str(session.directory / records.life_file(1))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield session, process
+        process.kill()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+def test_what_a_killed_node_left_of_a_session_of_another_host_is_removed(joined: tuple[SessionRecord, subprocess.Popen[bytes]]) -> None:
+    session, process = joined
+    discovery.sweep_left("other")
+    assert discovery.state_of(session) is discovery.State.LIVE and session.path.exists(), "its owner lives"
+    kill(process)
+    discovery.sweep_left("guest")
+    assert session.path.exists() and discovery.state_of(session) is discovery.State.DEAD
+    discovery.sweep_left("other")
+    assert not session.directory.exists()
+
+
+def test_a_node_that_is_just_joining_keeps_the_directory(joined: tuple[SessionRecord, subprocess.Popen[bytes]]) -> None:
+    session, process = joined
+    kill(process)
+    records.add_node(session, entry(ourselves(), node=2))
+    session = records.load(session.path)
+    assert discovery.state_of(session) is discovery.State.LIVE
+    discovery.sweep_left("other")
+    assert session.path.exists()
+
+
+def test_what_the_founder_s_host_has_stays_while_nodes_elsewhere_may_live(joined: tuple[SessionRecord, subprocess.Popen[bytes]]) -> None:
+    session, process = joined
+    kill(process)
+    mine = msgspec.structs.replace(session, host=processes.host_id())
+    records.save(mine)
+    assert discovery.state_of(mine) is discovery.State.UNKNOWN
+    discovery.sweep_left("other")
+    assert session.path.exists()
 
 
 def test_what_a_start_that_was_killed_left_is_removed(base: Path) -> None:

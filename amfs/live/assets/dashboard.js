@@ -72,8 +72,9 @@
         size(n.memory), n.spilled ? size(n.spilled) : '', n.fetched ? size(n.fetched) : ''])));
     const said = sessions.flatMap(s => s.decisions.map(text => (sessions.length > 1 ? s.name + ' ' : '') + text)).slice(-60).reverse();
     const jobs = sessions.flatMap(s => s.jobs.map(job => 'job ' + job[0] + ': ' + job[1] + (job[2] ? ' (' + job[2] + ')' : '')));
-    $('decisionlist').replaceChildren(...[...jobs, ...said].map(text => { const d = document.createElement('div'); d.textContent = text; return d; }));
-    $('decisions').hidden = !jobs.length && !said.length;
+    const paused = sessions.map(s => s.paused).filter(Boolean);
+    $('decisionlist').replaceChildren(...[...paused, ...jobs, ...said].map(text => { const d = document.createElement('div'); d.textContent = text; return d; }));
+    $('decisions').hidden = !paused.length && !jobs.length && !said.length;
     $('transfers').hidden = !frame.transfers.length;
   }
 
