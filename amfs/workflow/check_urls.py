@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from amfs.vocabulary.paths import destination_at_url, url_of
 from amfs.workflow.check_parts import directory_of, with_parents
+from amfs.workflow.workflow import Task
 
 
 def places_of(needed: Iterable[str], base: str, paths: Mapping[str, str]) -> dict[str, str]:
@@ -63,6 +64,20 @@ def destination_faults(destinations: Mapping[str, str], inputs: Mapping[str, str
                 words = f"input {_at(name, place)} {words} output {outputs[above]!r} goes"
                 found.append((name, f"{words}; name what the task makes in both tasks"))
     return found
+
+
+def unstaged_faults(
+    tasks: Iterable[Task], aliases: Mapping[str, str], outputs: Mapping[str, str], inputs: Mapping[str, str]
+) -> list[tuple[int, str]]:
+    """Tasks without sandboxes that have files at URLs, each with its line: nothing is brought to where they run."""
+    at_urls = outputs.keys() | {name for name, place in inputs.items() if "://" in place}
+    return [
+        (task.line, f"task {task.id}: runs without a sandbox; only from sandboxes, and into them, files at URLs are copied: {name!r}")
+        for task in (tasks if at_urls else ())
+        if not task.staged
+        for name in (*task.inputs, *task.outputs)
+        if aliases.get(name, name) in at_urls
+    ]
 
 
 def _at(name: str, url: str) -> str:

@@ -38,7 +38,7 @@ from amfs.workflow.check_parts import (
     written_twice,
 )
 from amfs.workflow.check_texts import FAULTS_MAX, ids_taken, text_faults, too_long, workflow_texts
-from amfs.workflow.check_urls import Destinations, below_brought, destination_faults, destinations_of, places_of
+from amfs.workflow.check_urls import Destinations, below_brought, destination_faults, destinations_of, places_of, unstaged_faults
 from amfs.workflow.order import Producers, cycles, topological
 from amfs.workflow.real_names import RealNames
 from amfs.workflow.versions import producers_of, versioned
@@ -352,6 +352,8 @@ class _Checker:
         places = places_of(needed, self.base, self.paths)
         for name, words in below_brought(needed, self.paths) + destination_faults(self.destinations, places):
             self.fault(self.tasks_with((name,))[name].line, words)
+        for line, words in unstaged_faults(self.tasks, self.aliases, self.destinations, places):
+            self.fault(line, words)
         return places, missing | expected
 
     def find_elsewhere(self, needed: Iterable[str]) -> None:

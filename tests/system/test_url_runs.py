@@ -90,6 +90,7 @@ def test_faults_are_told_before_anything_runs(s3: S3, tmp_path: Path) -> None:
         "f -b touch -o s3://below/o -a s3:/below/o": "",
         "g -b touch -o there -a there": "output 'there' at s3://below/o goes to the same place as output 's3://below/o'",
         "h -b touch -o s3://below/o/in -a s3:/below/o": "output 's3://below/o/in' lies in 's3://below/o', which is an output, too",
+        "u -b touch -unstaged -o s3://below/u -a s3:/below/u": "task u: runs without a sandbox",
         "i -b cat -i s3://below/in/b/c -o m3 -a s3:/below/in/b/c": "lies in 's3://below/in', which is an input, too",
         "j -b cat -i s3://below/odd/k -o s3://below/odd/ -a s3:/below/in/b/c": "'s3://below/odd/k' lies in 's3://below/odd', where output",
     }
