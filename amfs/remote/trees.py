@@ -173,7 +173,9 @@ def publish(place: Place, source: str, stored: Callable[[str, str], Found]) -> i
         if isinstance(gone, RemoteError) and gone.kind is not Kind.MISSING:
             raise OSError(gone.errno, f"{key[len(top) :]}, of an earlier run, cannot be removed: {gone.strerror}")
     content = msgspec.json.encode(Record(now))
-    transfers.patiently(lambda: remote.write(top + RECORD, [content], len(content)))
+    for _, last in transfers.run((RECORD,), lambda name: remote.write(top + name, [content], len(content))):
+        if isinstance(last, OSError):
+            raise OSError(last.errno or errno.EIO, f"{RECORD}: {last.strerror or last}")
     return sum(size for size, _ in now.values())
 
 
