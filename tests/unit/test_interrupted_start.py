@@ -27,6 +27,6 @@ def test_an_interrupt_at_the_very_beginning_is_told_in_a_line() -> None:
 
 def test_so_it_is_of_the_script_that_is_installed() -> None:
     script = "from importlib.metadata import distribution\n"
-    script += "entry = next(one for one in distribution('amfs-hpc').entry_points if one.name == 'amfs')\nsys.exit(entry.load()())"
+    script += "(entry,) = distribution('amfs-hpc').entry_points.select(group='console_scripts', name='amfs')\nsys.exit(entry.load()())"
     done = interrupted(script)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "amfs: interrupted\n")
