@@ -1,7 +1,21 @@
-"""``python -m amfs`` is the ``amfs`` command."""
+"""``python -m amfs`` is the ``amfs`` command, and so is ``main``, which the installed script calls.
+
+Must not import anything of weight at module level: Ctrl-C is a line, not a traceback, from here on.
+"""
 
 import sys
 
-from amfs.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    """The exit status. Raises nothing but SystemExit."""
+    try:
+        from amfs.cli.main import main as command
+
+        return command()
+    except KeyboardInterrupt:  # what comes later is told by the command
+        sys.stderr.write("amfs: interrupted\n")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -217,14 +217,12 @@ class Driver:
         )
         if catalog := self.given.get("catalog"):
             from amfs.translate.catalog import read_catalog
-            from amfs.workflow.check_parts import outputs_at_urls
 
             try:
                 found = read_catalog(catalog)
             except (OSError, UnicodeDecodeError) as error:
                 raise UsageError(f"{catalog}: {getattr(error, 'strerror', None) or error}") from None
             loaded.faults.extend(found.all_faults())
-            loaded.faults.extend(outputs_at_urls(loaded.workflow.tasks, found.paths, loaded.workflow.source))
             loaded.workflow.paths.update(found.paths)
         return loaded
 

@@ -30,7 +30,7 @@ from amfs.vocabulary.events import (
     StoreInline,
 )
 from amfs.vocabulary.partition import PartitionTable
-from amfs.vocabulary.paths import in_namespace, shared_path
+from amfs.vocabulary.paths import destination_at_url, in_namespace, is_brought, shared_path
 from amfs.vocabulary.records import unpack_body
 from amfs.vocabulary.states import FileEvent, FileState, Outcome, PlaceEvent, TaskEvent, TaskState
 from amfs.workflow import origin as origins
@@ -69,7 +69,7 @@ class FileTable:
         file.fetching = True
         short = file.name[len(run.info.scope):]
         path = run.paths.get(short) or shared_path(run.info.base, short)
-        self.outbox.act(StageIn(self.state.job("stage", run, file.name, None), file.name, path))
+        self.outbox.act(StageIn(self.state.job("stage", run, file.name, None), file.name, path, file.listing))
 
     def on_adopt(self, event: AdoptFiles) -> None:
         run = self.runs[event.run]
@@ -105,19 +105,19 @@ class FileTable:
                 at = self._without_dead(run, file, at)
                 if at is None:
                     continue
-            namespace = not at.holders and in_namespace(at.name, len(run.info.scope))
-            if not at.holders and not namespace:
+            brought = not at.holders and is_brought(at.name[len(run.info.scope):], run.paths)
+            if not at.holders and not brought:
                 self.state.move_file(file, FileEvent.ON_SHARED)
                 self.there(run, file, fresh=True)
                 continue
-            file.holders = at.holders
+            file.holders, file.listing = at.holders, at.listing
             self.state.move_file(file, FileEvent.LOCATED)
             decided: list[TaskEntry] = []
             for entry in file.waiting:
                 entry.unlocated -= 1
                 if not entry.unlocated and entry.state == TaskState.INVALID:
                     decided.append(entry)
-            if namespace:  # in the file system by now, which has it on some node or other: linked, or brought here, by that
+            if brought:  # from a URL, or from the file system, which has it on some node or other and links it, or brings it here
                 self._stage_file(run, file)
             elif not run.info.data_aware or at.size < self.limits.forward_bytes_min:
                 self._fetch_file(run, file)
@@ -329,7 +329,7 @@ class FileTable:
         if file is not None:
             file.users += 1
         short = name[len(run.info.scope):]
-        path = shared_path(run.info.base, short, run.info.hashed_outputs)
+        path = destination_at_url(short, run.paths) or shared_path(run.info.base, short, run.info.hashed_outputs)
         origin = b""
         if entry is not None and in_namespace(short):
             origin = self.origin(entry)
@@ -375,6 +375,8 @@ class FileTable:
             self.state.move_file(file, FileEvent.COPIED)
             run.counters["staged_bytes"] += event.size
             run.counters["staged_files"] += 1
+            if file.listing:
+                self.outbox.replica(run.id, name)  # so that it is dropped after its last reader, as on the node that made it
             self.there(run, file)
 
     def on_file_damaged(self, event: FileDamaged) -> None:
@@ -449,7 +451,7 @@ class FileTable:
 
     def _flush_done(self, run: Run, name: str, file: File | None, entry: TaskEntry | None, event: JobDone) -> None:
         short = name[len(run.info.scope):]
-        if entry is not None and file is not None and in_namespace(short):
+        if entry is not None and file is not None and (in_namespace(short) or file.listing):
             self._taken_out(run, file, entry, bool(event.error))
         if not event.error:
             run.counters["copied_out_bytes"] += event.size
@@ -472,12 +474,13 @@ class FileTable:
             self.state.end(entry, entry.result)
 
     def _taken_out(self, run: Run, file: File, entry: TaskEntry, failed: bool) -> None:
-        """An output has become a file of the session's file system, or not: then it is no output, and those who wait for it go on waiting
-        until it is made again or given up."""
+        """An output has become a file of the session's file system, or a directory at a URL, or not: then it is no output, and those who
+        wait for it go on waiting until it is made again or given up."""
         if not failed:
             fresh = file.state == FileState.INVALID
             self.state.move_file(file, FileEvent.PRODUCED)
-            self.outbox.publish(run.id, file.name, file.size, dict(zip(entry.spec.outputs, entry.spec.retentions, strict=True))[file.name])
+            retention = dict(zip(entry.spec.outputs, entry.spec.retentions, strict=True))[file.name]
+            self.outbox.publish(run.id, file.name, file.size, retention, file.listing)
             self.there(run, file, fresh)
         elif file.state == FileState.INVALID:
             self.outbox.delete(file.name)
@@ -508,7 +511,7 @@ class FileTable:
                 if changed and (moved is None or self._moved(file.name, moved)):
                     if file.state == FileState.LOCAL:
                         # Readers can no longer be counted by a shard that starts from nothing: keep to the end of the run.
-                        self.outbox.publish(run.id, file.name, file.size, m.retention(m.KEEP))
+                        self.outbox.publish(run.id, file.name, file.size, m.retention(m.KEEP), file.listing)
                     elif file.state == FileState.INVALID:
                         self.outbox.locate(run.id, file.name)
 

@@ -26,7 +26,8 @@ class FileRecord:
     """What the shard knows of one file."""
 
     __slots__ = (
-        "cause", "final", "gone", "holders", "lost", "made", "name", "readers", "released", "settler", "shared", "size", "state", "waiters",
+        "cause", "final", "gone", "holders", "listing", "lost", "made", "name", "readers", "released", "settler", "shared", "size", "state",
+        "waiters",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -39,6 +40,7 @@ class FileRecord:
         self.readers = _KEEP  # how many releases it takes until it may be dropped; KEEP: never by counting
         self.released = 0
         self.final = False
+        self.listing = 0  # of a directory that is at a URL: it is shared when it is told
         self.shared = False
         self.lost = False  # it was VALID, and its last holder died
         self.gone = False  # it was shared, as a file of the session, whose content is lost
@@ -107,6 +109,8 @@ class FlsShard(Machine):
             record.made = True
             if first:
                 record.size = file.size
+            if file.listing:
+                record.listing, record.shared = file.listing, True
             if file.retention == SHARED_RETENTION:
                 record.shared = True
                 record.gone = False
@@ -278,8 +282,9 @@ class FlsShard(Machine):
     # ── inside ─────────────────────────────────────────────────────────────────────────────────────
 
     def _at(self, record: FileRecord) -> m.FileAt:
-        """Where it is; no holders: on shared storage. A copy in memory is preferred, because nothing can change it while it is read."""
-        return m.FileAt(record.name, record.size, tuple(record.holders))
+        """Where it is; no holders: on shared storage. A copy in memory is preferred, because nothing can change it while it is read; but
+        a directory comes from its URL."""
+        return m.FileAt(record.name, record.size, () if record.listing else tuple(record.holders), record.listing)
 
     def _lose_holder(self, run: int, record: FileRecord, node: int) -> None:
         if node in record.holders:

@@ -11,8 +11,8 @@ from amfs.engine.worker_records import TaskEntry
 from amfs.engine.worker_state import WorkerState
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import Launch
-from amfs.vocabulary.paths import is_brought, sandbox_name, shared_path, store_path
-from amfs.vocabulary.records import BLIND, DIRECTORIES, STAGED, pack_record
+from amfs.vocabulary.paths import destination_at_url, is_brought, sandbox_name, shared_path, store_path
+from amfs.vocabulary.records import BLIND, DIRECTORIES, MAY_BE_TREE, STAGED, pack_record
 from amfs.vocabulary.states import FileState, Place, TaskEvent
 from amfs.workflow.tokens import is_token
 
@@ -98,7 +98,9 @@ class Launches:
                 if short[0] == "/" and not deep:
                     outputs.append((short, ""))
                 else:
-                    outputs.append((sandbox_name(short, info.base) if deep else short, store_path(root, scope, name)))
+                    tree = not options.reduce and destination_at_url(short, run.paths)
+                    path = store_path(root, scope, name)
+                    outputs.append((sandbox_name(short, info.base) if deep else short, MAY_BE_TREE + path if tree else path))
         flags = run.flags
         if options.blind:
             flags |= BLIND

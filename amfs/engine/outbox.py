@@ -62,8 +62,8 @@ class Outbox:
         self._fetch.setdefault((run, holder), []).append(name)
         self._touched[run] = None
 
-    def publish(self, run: int, name: str, size: int, retention: int) -> None:
-        self._publish.setdefault(run, []).append(m.Published(name, size, retention))
+    def publish(self, run: int, name: str, size: int, retention: int, listing: int = 0) -> None:
+        self._publish.setdefault(run, []).append(m.Published(name, size, retention, listing))
         self._touched[run] = None
 
     def release(self, run: int, names: Iterable[str]) -> None:

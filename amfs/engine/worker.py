@@ -44,7 +44,7 @@ from amfs.vocabulary.events import (
     TimerFired,
 )
 from amfs.vocabulary.paths import NamedFiles, in_namespace, is_brought
-from amfs.vocabulary.records import IS_DIRECTORY, unpack_body
+from amfs.vocabulary.records import IS_DIRECTORY, listing_of, unpack_body
 from amfs.vocabulary.states import FileEvent, FileState, Outcome, TaskEvent, TaskState
 from amfs.workflow.tokens import is_token, task_of
 from amfs.workflow.workflow import some
@@ -383,10 +383,14 @@ class Worker(Machine):
                 file.mtime_ns = mtime_ns
             file.fetching = False
             file.dropped = False
-            if retention & m.FINAL:
+            file.listing = listing = listing_of(mtime_ns)
+            file.fixed = bool(listing)
+            if listing:  # a directory: wherever tasks read it, it goes to its URL
+                file.mtime_ns = 0
+            if retention & m.FINAL or listing:
                 entry.flushing += 1
                 self.files.copy_out(run, name, entry)
-                if in_namespace(name, cut):
+                if in_namespace(name, cut) or listing:
                     continue  # whether it becomes a file is known when it has been taken out: nobody reads it before
             fresh = file.state == FileState.INVALID
             self.state.move_file(file, FileEvent.PRODUCED)

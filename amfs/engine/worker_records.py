@@ -18,7 +18,7 @@ from amfs.vocabulary.states import FileState, TaskState
 class File(Content):
     """One file as this node sees it."""
 
-    __slots__ = ("dropped", "fetching", "holders", "mtime_ns", "source", "state", "waiting")
+    __slots__ = ("dropped", "fetching", "holders", "listing", "mtime_ns", "source", "state", "waiting")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -26,6 +26,7 @@ class File(Content):
         self.mtime_ns = 0  # of the copy in the store; 0: unknown
         self.holders: tuple[int, ...] = ()
         self.fetching = False  # REMOTE: a Fetch, FetchData or StageIn is out
+        self.listing = 0  # of a directory that a task has made, and which is at a URL; else 0
         self.source = -1  # the holder that was last asked for it
         self.waiting: list[TaskEntry] = []  # tasks parked under this file
         self.dropped = False  # the FLS wants it gone: as soon as it has no users

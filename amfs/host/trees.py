@@ -23,8 +23,8 @@ def make_directories(path: str, mode: int = 0o700) -> None:
                 raise
 
 
-def files_below(top: str) -> Iterator[tuple[str, str]]:
-    """(directory, name) of everything below ``top`` that is no directory; nothing where nothing can be read."""
+def files_below(top: str, enter: Callable[[os.DirEntry[str]], bool] = lambda directory: True) -> Iterator[tuple[str, str]]:
+    """(directory, name) of everything below ``top`` that is no directory; nothing where nothing can be read. ``enter``: look into it?"""
     directories = [top]
     for directory in directories:  # grows while it is walked through
         try:
@@ -34,7 +34,8 @@ def files_below(top: str) -> Iterator[tuple[str, str]]:
             continue
         for entry in here:
             if entry.is_dir(follow_symlinks=False):
-                directories.append(entry.path)
+                if enter(entry):
+                    directories.append(entry.path)
             else:
                 yield directory, entry.name
 

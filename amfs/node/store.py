@@ -67,6 +67,13 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
+def _is_no_tree(directory: os.DirEntry[str]) -> bool:
+    if not directory.stat(follow_symlinks=False).st_mode & stat.S_ISVTX:
+        return True
+    remove_tree(directory.path)
+    return False
+
+
 def _remove_those(paths: list[str]) -> None:
     for path in paths:
         with contextlib.suppress(OSError):  # it never came to be, or is elsewhere by now
@@ -194,9 +201,10 @@ class Store:
         self.remover.submit(_remove_those, paths)
 
     def inventory(self, scope: str) -> Iterator[tuple[str, int, int]]:
-        """(key, size, mtime_ns) of every file of a scope: the truth of which all metadata is only a copy."""
+        """(key, size, mtime_ns) of every file of a scope that has ended: the truth of which all metadata is only a copy. Directories from
+        and for URLs are removed: they are there."""
         top = f"{self.root}/{scope}"
-        for directory, name in files_below(top):
+        for directory, name in files_below(top, _is_no_tree):
             if not (name.endswith(".amfs-part") or name.startswith(".amfs-part")):
                 path = f"{directory}/{name}"
                 try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ from amfs.remote.place import Found, RemoteError
 
 if TYPE_CHECKING:
     from amfs.remote.opening import Place
+    from amfs.remote.place import Remote
 
 _PIECE = 4 << 20
 
@@ -42,27 +44,30 @@ class UrlCopier:
         self._threads = UrlThreads()
         self._done: list[Completion] = []
         self._lock = threading.Lock()
-        self._trees: dict[str, set[str]] = {}  # directories that were brought, by scope
+        self._trees: dict[str, set[str]] = {}  # directories that were brought, or made by tasks, by scope
+        self._open: set[str] = set()  # scopes
 
     def open(self, scope: str, packed: bytes) -> None:
         """A run begins."""
         if self.fd < 0:
             self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._open.add(scope)
         self._threads.open(scope, packed)
 
     def close(self, scope: str) -> None:
         """A run has ended."""
+        self._open.discard(scope)
         with self._lock:
             self._trees.pop(scope, None)
         self._threads.close(scope)
 
-    def fetch(self, serial: int, scope: str, url: str, into: str) -> None:
-        """Begin to copy an object into the store, or a directory with all that is in it."""
-        self._begin(serial, scope, url, lambda place: self._fetch(place, scope, into))
+    def fetch(self, serial: int, scope: str, url: str, into: str, listing: int = 0) -> None:
+        """Begin to copy an object into the store, or a directory with all that is in it. ``listing``: it is one that a task has made."""
+        self._begin(serial, scope, url, lambda place: self._fetch(place, scope, into, listing))
 
     def store(self, serial: int, scope: str, source: str, url: str) -> None:
-        """Begin to copy a file of the store to where it is seen when it is whole."""
-        self._begin(serial, scope, url, lambda place: (_store(place, source), False))
+        """Begin to copy a file of the store to where it is seen when it is whole; of a directory each file so."""
+        self._begin(serial, scope, url, lambda place: (self._store(place, scope, source), False))
 
     def completions(self) -> list[Completion]:
         """What has ended since the last call. Never blocks."""
@@ -81,11 +86,12 @@ class UrlCopier:
             os.close(self.fd)
             self.fd = -1
 
-    def _fetch(self, place: Place, scope: str, into: str) -> tuple[int, bool]:
+    def _fetch(self, place: Place, scope: str, into: str, listing: int) -> tuple[int, bool]:
         """Its size, and whether it is a directory."""
         from amfs.remote import trees  # few runs meet a URL
 
-        found = trees.look(place)
+        again: Callable[[Place], trees.Tree] = (lambda place: trees.made(place, listing)) if listing else trees.tree
+        found = again(place) if listing else trees.look(place)
         temporary = f"{into}.amfs-part-url"
         with self._lock:  # a list that grows may name a directory and, later, what lies in it: nothing is put into one that tasks read
             known = self._trees.setdefault(scope, set())
@@ -100,7 +106,8 @@ class UrlCopier:
         remove_tree(temporary)  # of a try before
         try:
             os.mkdir(temporary, 0o755)
-            trees.fetch(place, found, temporary, lambda one, path: _fetch_object(place, one, path, f"{path}.amfs-part-url"))
+            trees.fetch(place, found, temporary, lambda one, path: _fetch_object(place, one, path, f"{path}.amfs-part-url"), again)
+            os.chmod(temporary, stat.S_ISVTX | 0o755)  # it is whole: see csrc/launcher/sandbox.c
             if os.path.isdir(into):  # made for a file below it
                 raise OSError(errno.EEXIST, "another input lies in this directory; give one of them another name by '#amfs path'")
             os.rename(temporary, into)
@@ -108,6 +115,23 @@ class UrlCopier:
             remove_tree(temporary)
             raise
         return found.size, True
+
+    def _store(self, place: Place, scope: str, source: str) -> int:
+        """Its size."""
+        if not os.path.isdir(source):
+            if place.key.endswith("/"):
+                raise OSError(errno.ENOTDIR, "it names a directory, and the task has made a file")
+            return _store_object(place.remote, source, place.key).size
+        from amfs.remote import trees
+
+        def stored(path: str, key: str) -> Found:
+            if scope not in self._open:
+                raise OSError(errno.ECANCELED, "the run has ended")
+            return _store_object(place.remote, path, key)
+
+        with self._lock:
+            self._trees.setdefault(scope, set()).add(source)
+        return trees.publish(place, source, stored)
 
     def _begin(self, serial: int, scope: str, url: str, copy: Callable[[Place], tuple[int, bool]]) -> None:
         self._threads.begin(scope, url, copy, lambda result: self._ended(serial, url, result))
@@ -142,8 +166,7 @@ def _fetch_object(place: Place, found: Found, into: str, temporary: str) -> None
         raise
 
 
-def _store(place: Place, source: str) -> int:
-    remote, key = place
+def _store_object(remote: Remote, source: str, key: str) -> Found:
     with open(source, "rb", buffering=0) as file:
         if check_file(file.fileno()) == CHECKED_DAMAGED:
             raise OSError(errno.EBADMSG, "its content is damaged")
@@ -156,4 +179,4 @@ def _store(place: Place, source: str) -> int:
         made = remote.write(key, pieces(), size)
     if made.size != size:
         raise OSError(errno.EIO, f"{made.size} bytes arrived of {size}")
-    return size
+    return made

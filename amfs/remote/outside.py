@@ -66,6 +66,15 @@ class Outside:
         found = self._look_at_all(urls)
         return {url: f"{one.size} {one.identity}" for url, one in found.items() if not isinstance(one, OSError)}
 
+    def size_of_made(self, url: str, listing: int) -> int:
+        """Of the directory with that listing (``trees.listing_of``) which amfs has put there; -1 if it is not there any more."""
+        from amfs.remote.trees import made
+
+        try:
+            return made(self._storages.place(url), listing).size
+        except OSError:
+            return -1
+
     # ── as SharedStorage ──
 
     def stat(self, path: str) -> Facts:

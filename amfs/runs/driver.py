@@ -19,6 +19,7 @@ from amfs.errors import AmfsError
 from amfs.host.shared_storage import size_as_left, size_of
 from amfs.host.umask import umask
 from amfs.remote import settings as storage_settings
+from amfs.remote.outside import Outside
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.critical import LastInput
 from amfs.runs.identities import Identities
@@ -46,7 +47,8 @@ from amfs.vocabulary.events import (
     Send,
     StopRun,
 )
-from amfs.vocabulary.paths import in_namespace, scope_of, shared_path, url_of
+from amfs.vocabulary.paths import destination_at_url, in_namespace, scope_of, shared_path
+from amfs.vocabulary.records import listing_of
 from amfs.vocabulary.states import FINISHED
 from amfs.workflow.checks import Plan
 from amfs.workflow.derivation import Derivations
@@ -192,7 +194,10 @@ class RunDriver:
         def size_on_shared(name: str) -> int:
             if in_namespace(name):
                 return in_session(name)
-            path = shared_path(base, name, hashed)  # what is at a URL has a time of its own
+            path = destination_at_url(name, self.plan.paths) or shared_path(base, name, hashed)
+            if "://" in path and (listing := listing_of(time_left(name))):
+                return self.context.shared.size_of_made(path, listing) if isinstance(self.context.shared, Outside) else -1
+            # What is at a URL has a time of its own.
             return size_as_left(self.context.shared, path, 0 if trust or "://" in path else time_left(name))
 
         def time_left(name: str) -> int:
@@ -454,7 +459,7 @@ class RunDriver:
 
 
 def _has_urls(plan: Plan) -> bool:
-    return any("://" in path for path in plan.shared.values()) or any(url_of(name) for name in plan.writers)
+    return any("://" in path for path in plan.shared.values()) or any(destination_at_url(name, plan.paths) for name in plan.writers)
 
 
 def exit_code_of(driver: RunDriver, interrupted: int = 0) -> tuple[int, str]:

@@ -28,7 +28,7 @@ from amfs.translate.document import (
 )
 from amfs.translate.reader import FAULTS_MAX, Reader
 from amfs.translate.sniff import HEAD, Undetected, format_of_name, may_be_document, refuse_name, sniff, sniff_document
-from amfs.workflow.check_parts import Place, outputs_at_urls
+from amfs.workflow.check_parts import Place
 from amfs.workflow.check_texts import whole_faults
 from amfs.workflow.checks import Plan, check
 from amfs.workflow.workflow import DeclaredState, Task, Workflow, complete
@@ -324,8 +324,6 @@ def read(
         faults += listing.faults
         states.update(listing.files)
     workflow = Workflow(reader.tasks, source=title, files=states, sizes=reader.sizes, paths=reader.paths)
-    if found == "tasklist" and reader.paths:
-        workflow.run_faults = outputs_at_urls(reader.tasks, reader.paths, title)
     if isinstance(reader, DocumentReader):
         workflow.remarks, workflow.later, workflow.absent = reader.remarks, dict(reader.later), reader.absent
         if strict:

@@ -78,7 +78,7 @@ class HostPlace:
         return known
 
     def unwritable(self, directory: str) -> str:
-        return self._shared.unwritable(url_of(directory) or self._absolute(directory))
+        return self._shared.unwritable(directory if "://" in directory else url_of(directory) or self._absolute(directory))
 
     def find_program(self, name: str, *, here: bool) -> tuple[str, str]:
         local = os.path.normpath(self._absolute(name))

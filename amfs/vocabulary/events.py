@@ -397,11 +397,13 @@ class StoreInline(Struct, frozen=True):
 
 
 class StageIn(Struct, frozen=True):
-    """Copier: copy from shared storage (absolute ``path``) into the store as ``name``. Ends as JobDone(serial)."""
+    """Copier: copy from shared storage (absolute ``path``) into the store as ``name``. Ends as JobDone(serial). ``listing``: it is a
+    directory that a task of the run has made, with these names and sizes (``messages.Published``)."""
 
     serial: int
     name: str
     path: str
+    listing: int = 0
 
 
 class CopyOut(Struct, frozen=True):

@@ -94,7 +94,7 @@ class RunInfo(Struct, frozen=True):
     nice: int = AS_NODE  # of the submitter
     limits: tuple[int, ...] = ()  # its soft limits by number; -1: none, -2: not known
     default_retries: int = 0
-    paths: dict[str, str] = {}  # shared inputs that are not where their names say -> absolute paths
+    paths: dict[str, str] = {}  # shared inputs that are not where their names say -> absolute paths; outputs that go to URLs -> those
     journal: str = ""  # mark of the journal that the run keeps, "": none. Of several runs with one journal only the last goes on
     life: int = 0  # the how-manieth run with this journal it is
     kept: str = ""  # path of the journal, for people
@@ -151,6 +151,7 @@ class FileAt(Struct, frozen=True):
     name: str
     size: int
     holders: tuple[int, ...]
+    listing: int = 0  # see Published
 
 
 class Published(Struct, frozen=True):
@@ -159,6 +160,7 @@ class Published(Struct, frozen=True):
     name: str
     size: int
     retention: int = KEEP << 1
+    listing: int = 0  # of a directory at a URL, where other nodes read it: stands for its names and sizes (``records.listing_of``)
 
 
 class Blob(Struct, frozen=True):

@@ -37,9 +37,14 @@ def url_of(name: str) -> str:
     return f"{found[1]}://{name[found.end() :]}" if found is not None else ""
 
 
+def destination_at_url(name: str, places: Mapping[str, str]) -> str:
+    """The URL to which an output goes; "": to none. ``places``: of names that people gave one."""
+    return url_of(name) or (place if "://" in (place := places.get(name, "")) else "")
+
+
 def is_brought(name: str, places: Mapping[str, str]) -> bool:
     """Is it an input that no program can read where it lies, so that every node brings it into its store? ``places``: of a catalog."""
-    return in_namespace(name) or url_of(name) != "" or "://" in places.get(name, "")
+    return in_namespace(name) or destination_at_url(name, places) != ""
 
 
 def scope_of(run: int) -> str:

@@ -39,8 +39,16 @@ WANT_OUTPUT = 4
 DIRECTORIES = 8  # outputs that turn out to be directories are copied to the run's directory, where they are read
 BLIND = 16  # runs in the session's file system, in the directory ``cwd`` there, which is absolute
 
+MAY_BE_TREE = "+"  # before the destination of an output that goes to a URL, where the store may keep a directory
 #: Time of modification of an output that is such a directory.
 IS_DIRECTORY = (1 << 64) - 1
+
+
+def listing_of(mtime_ns: int) -> int:
+    """What stands for a time where an output is a directory that the store has whole: a number for its names and sizes (``Published``).
+    0: it is no such thing."""
+    return mtime_ns if mtime_ns >> 62 == 2 else 0
+
 
 HEADER = struct.Struct("<IIQIIQIIIIIIII16x")
 STAMP = struct.Struct("<QQ")

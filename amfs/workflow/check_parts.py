@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
 
 import msgspec
 
-from amfs.errors import Fault
-from amfs.vocabulary.paths import url_of
-from amfs.workflow.workflow import NOWHERE, UNCANONICAL, Task, canonical, complete, value_faults
+from amfs.vocabulary.paths import destination_at_url, url_of
+from amfs.workflow.workflow import UNCANONICAL, Task, canonical, value_faults
 
 
 class Place(Protocol):
@@ -31,7 +30,6 @@ class Place(Protocol):
 
     def find_program(self, name: str, *, here: bool) -> tuple[str, str]:
         """(absolute path, '') or ('', why not in words). ``here``: a bare name is looked up in ``base`` before PATH."""
-
 
 
 def cycle_in_words(ids: Sequence[str]) -> str:
@@ -62,45 +60,6 @@ def where(name: str, base: str) -> str:
     return "" if name.startswith("/") or url_of(name) else f" in {base}"
 
 
-def places_of(needed: Iterable[str], base: str, paths: Mapping[str, str]) -> dict[str, str]:
-    """Where shared files lie. ``paths``: of those that a catalog has elsewhere."""
-    above = "" if base == "/" else base
-    shared = {name: name if name[:1] == "/" else f"{above}/{name}" for name in needed}
-    shared.update({name: url for name in shared if ":/" in name and (url := url_of(name))})
-    shared.update(paths)
-    return shared
-
-
-def below_brought(needed: Sequence[str], writers: Iterable[str], paths: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Files that lie in a directory which nodes bring from a URL, each with what is wrong with that: all tasks see what is there."""
-    brought = {name for name in needed if ":/" in name and url_of(name)} | {name for name, path in paths.items() if "://" in path}
-    if not brought:
-        return []
-    found = []
-    for names, kind in ((needed, "input"), (writers, "output")):
-        for name in names:
-            if above := with_parents({directory_of(name)}) & brought:
-                top = max(above)
-                words = f"{kind} {url_of(name) or name!r} lies in {url_of(top) or top!r}, which is an input, too"
-                hint = "give the directory alone, or one of them another name by '#amfs path'" if kind == "input" else "put it elsewhere"
-                found.append((name, f"{words}; {hint}"))
-    return found
-
-
-def outputs_at_urls(tasks: Iterable[Task], paths: Mapping[str, str], source: str) -> list[Fault]:
-    """Outputs to which people have given a URL as they give it to inputs: nothing would be put there."""
-    named = {canonical(name, NOWHERE): path for name, path in paths.items() if "://" in path}
-    if not named:
-        return []
-    return [
-        Fault(source, task.line, f"task {task.id}: output {name!r} is given {named[true_name]}, which names where inputs lie; "
-              "the URL of an output is its name: write that in the task")
-        for task in tasks
-        for name in complete(task).outputs
-        if (true_name := canonical(name, NOWHERE)) in named
-    ]  # fmt: skip
-
-
 def task_faults(task: Task, place: Place) -> list[str]:
     words = [f"task {task.id}: {text}" if task.id else text for text in value_faults(task)]
     if task.cwd and not task.staged and place.missing([canonical(task.cwd, place.base)]):
@@ -122,9 +81,11 @@ def may_be_odd(text: str, names_of: Callable[[Task], tuple[str, ...]], part: Seq
     return any(mark in text for mark in marks)
 
 
-def name_faults(task: Task, strays: Callable[[str, str], str], base: str, aliases: dict[str, str], absolutes: set[str]) -> list[str]:
+def name_faults(
+    task: Task, strays: Callable[[str, str], str], base: str, aliases: dict[str, str], absolutes: set[str], places: Mapping[str, str]
+) -> list[str]:
     """Fill in ``aliases`` and ``absolutes`` from the names of one task; what is wrong with them, in words. ``strays``: why a name with ".."
-    is not its canonical one."""
+    is not its canonical one; ``places``: those that people gave to files."""
     words = []
     for name in chain(task.inputs, task.outputs):
         if UNCANONICAL.search(name):
@@ -141,6 +102,8 @@ def name_faults(task: Task, strays: Callable[[str, str], str], base: str, aliase
         elif name[:1] == "/":
             absolutes.add(name)
     for name in task.outputs:
+        if name.endswith("/") and destination_at_url(aliases.get(name, name), places):
+            continue  # of a directory at a URL amfs knows all files
         if name.endswith(("/", "/.", "/..")) or name in (".", ".."):
             words.append(f"task {task.id}: output {name!r} names a directory; name the files in it")
     return words
@@ -166,6 +129,15 @@ def with_parents(directories: set[str]) -> set[str]:
         while directory and directory != "/" and directory not in found:
             found.add(directory)
             directory = directory.rpartition("/")[0]
+    return found
+
+
+def known_directories(made: Container[str], tasks: Iterable[Task], aliases: Mapping[str, str]) -> set[str]:
+    """Those of the outputs ``made`` that must be directories: some task names them together with what lies in them."""
+    found: set[str] = set()
+    for task in tasks:
+        names = {aliases.get(name, name) for name in chain(task.inputs, task.outputs)}
+        found.update(above for above in with_parents(set(map(directory_of, names))) if above in made and above in names)
     return found
 
 

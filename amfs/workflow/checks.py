@@ -22,16 +22,15 @@ from amfs.vocabulary.paths import url_of
 from amfs.workflow.check_parts import (
     Place,
     Suggestions,
-    below_brought,
     cycle_in_words,
     directory_of,
     each_file_once,
     id_taken,
     in_its_mount,
+    known_directories,
     may_be_odd,
     name_faults,
     on_line,
-    places_of,
     reads_own,
     task_faults,
     where,
@@ -39,6 +38,7 @@ from amfs.workflow.check_parts import (
     written_twice,
 )
 from amfs.workflow.check_texts import FAULTS_MAX, ids_taken, text_faults, too_long, workflow_texts
+from amfs.workflow.check_urls import Destinations, below_brought, destination_faults, destinations_of, places_of, unstaged_faults
 from amfs.workflow.order import Producers, cycles, topological
 from amfs.workflow.real_names import RealNames
 from amfs.workflow.versions import producers_of, versioned
@@ -79,7 +79,7 @@ class Plan(msgspec.Struct):
     aliases: dict[str, str]  # name as written -> canonical name, only where the two differ; usually empty
     count: int = 0  # tasks
     after: dict[str, int] = {}  # id of a task for which others wait without reading its files -> its index; usually empty
-    paths: dict[str, str] = {}  # shared file that a catalog has elsewhere than under its name -> its absolute path; usually empty
+    paths: dict[str, str] = {}  # file that lies, or is to lie, elsewhere than under its name -> its absolute path or URL; usually empty
     later: dict[int, range | None] = {}  # task that stands for a workflow made later -> its tasks, where they are known already
     unsettled: set[str] = set()  # files that tasks of such a workflow may read, too: nobody can count their readers
 
@@ -139,7 +139,8 @@ class _Checker:
         self.known_later = workflow.known_later
         self.absent = workflow.absent
         self.after: dict[str, int] = {}
-        self.paths: dict[str, str] = {}
+        self.paths: dict[str, str] = {}  # of inputs
+        self.destinations: dict[str, str] = {}  # output -> the URL to which it goes
         self.faults: list[Fault] = []
         self.omitted = 0  # faults that are not kept
         self.aliases: dict[str, str] = {}
@@ -156,6 +157,7 @@ class _Checker:
         writers = self.find_writers()
         inputs = chain.from_iterable(map(_inputs_of, self.tasks))
         readers = Counter(map(self.canonical_name(), inputs) if self.aliases else inputs)
+        self.destinations = destinations_of(writers, self.elsewhere)
         self.check_spellings(writers, readers)
         self.check_states(writers)
         order = self.find_order(writers)
@@ -164,7 +166,8 @@ class _Checker:
         programs = self.find_programs(writers, missing)
         self.check_output_places(writers, readers)
         self.check_reductions(writers)
-        return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks), self.after, self.paths, *later)
+        paths = {**self.paths, **{name: url for name, url in self.destinations.items() if name in self.elsewhere}}
+        return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks), self.after, paths, *later)
 
     def fault(self, line: int, message: str) -> None:
         if len(self.faults) < FAULTS_MAX:
@@ -217,7 +220,7 @@ class _Checker:
             self.nested = self.nested or "/" in inputs or "/" in outputs
             if may_be_odd(inputs, _inputs_of, part) or may_be_odd(outputs, _outputs_of, part):
                 for task in part:
-                    for words in name_faults(task, self.real_names.strays, self.base, self.aliases, self.absolute):
+                    for words in name_faults(task, self.real_names.strays, self.base, self.aliases, self.absolute, self.elsewhere):
                         self.fault(task.line, words)
         if self.aliases:
             for index, task in enumerate(self.tasks):
@@ -346,9 +349,12 @@ class _Checker:
                     if "inputs" in self.absent:
                         words += f"; {self.absent['inputs']}"
                 self.fault(task.line, f"input {url_of(name) or name!r} of task {task.id}{others} {words}{suggest.near(name)}")
-        for name, words in below_brought(needed, writers, self.paths):
+        places = places_of(needed, self.base, self.paths)
+        for name, words in below_brought(needed, self.paths) + destination_faults(self.destinations, places):
             self.fault(self.tasks_with((name,))[name].line, words)
-        return places_of(needed, self.base, self.paths), missing | expected
+        for line, words in unstaged_faults(self.tasks, self.aliases, self.destinations, places):
+            self.fault(line, words)
+        return places, missing | expected
 
     def find_elsewhere(self, needed: Iterable[str]) -> None:
         """Files of a catalog that are where it says: they are read there, under the names that tasks know."""
@@ -416,10 +422,11 @@ class _Checker:
                 task, reader = self.tasks[writers[landing]], self.tasks_with((name,))[name]
                 words = f"input {name!r} of task {reader.id} lies at {path}, where task {task.id} puts its output {landing!r}"
                 self.fault(reader.line, f"{words}; let one of them have another place")
-        if self.nested:
-            finals = {directory_of(name) for name in writers if is_final(name)}
-            made = with_parents(set(map(directory_of, chain(writers, readers)))) & writers.keys()
-            for directory in sorted(made - self.known_directories(made)) if made else ():
+        places = self.destinations  # whatever reads them: a directory goes to its URL all the same
+        if self.nested or places:
+            finals = {directory_of(places.get(name, name).rstrip("/")) for name in writers if name in places or is_final(name)}
+            made = with_parents(set(map(directory_of, chain(writers, readers)))) & (writers.keys() - places.keys())
+            for directory in sorted(made - known_directories(made, self.tasks, self.aliases)) if made else ():
                 task = self.tasks[writers[directory]]
                 words = f"output {directory!r} is a file, but other names lie below it as in a directory"
                 self.fault(task.line, f"task {task.id}: {words}")
@@ -428,20 +435,10 @@ class _Checker:
         refused = {directory: why for directory in sorted(finals) if not too_long(directory) and (why := self.place.unwritable(directory))}
         for directory, why in refused.items():
             for name, index in writers.items():
-                if directory_of(name) == directory and is_final(name):
+                if directory_of(places.get(name, name).rstrip("/")) == directory and (name in places or is_final(name)):
                     task = self.tasks[index]
                     self.fault(task.line, f"task {task.id}: output {url_of(name) or name!r} cannot be written: {why}")
                     break
-
-
-    def known_directories(self, made: Container[str]) -> set[str]:
-        """Those of the outputs ``made`` that must be directories: some task names them together with what lies in them."""
-        name_of = self.canonical_name()
-        found: set[str] = set()
-        for task in self.tasks:
-            names = set(map(name_of, chain(task.inputs, task.outputs)))
-            found.update(above for above in with_parents(set(map(directory_of, names))) if above in made and above in names)
-        return found
 
 
 # ── lists that are still growing ───────────────────────────────────────────────────────────────────
@@ -473,6 +470,7 @@ class StreamChecker:
         self._shared_by: dict[str, int] = {}
         self._real_names = RealNames(place)
         self._linked: dict[str, str] = {}  # true name of a file -> the name by a link by which some task has it
+        self._destinations = Destinations()
         self._directories: dict[str, str] = {}  # directory of an output -> why nothing can be written there, or ''
 
     def add(self, task: Task) -> list[Fault]:
@@ -482,7 +480,7 @@ class StreamChecker:
         if words := text_faults(task):
             return [Fault(self.source, task.line, printable(text)) for text in words]
         words = task_faults(task, self.place)
-        words += name_faults(task, self._real_names.strays, self.base, self.aliases, set())
+        words += name_faults(task, self._real_names.strays, self.base, self.aliases, set(), {})
         if each_file_once(task, self.aliases) is not task:  # the caller keeps its own task: it cannot be put right here
             words.append(f"task {task.id}: names a file twice, in two spellings")
         inputs = tuple([self.aliases.get(name, name) for name in task.inputs])
@@ -510,6 +508,7 @@ class StreamChecker:
                 self._directories[directory] = self.place.unwritable(directory)
             if self._directories[directory]:
                 words.append(f"task {task.id}: output {name!r} cannot be written: {self._directories[directory]}")
+        words += self._destinations.faults(task.id, outputs)
         words += self._find_program(task, inputs)
         names = (*inputs, *outputs)
         linked = {true: name for name in names if "/" in name and (true := self._real_names.of(name)) != name}
@@ -517,7 +516,7 @@ class StreamChecker:
         if words:
             return [Fault(self.source, task.line, printable(text)) for text in words]
         self._linked.update(linked)
-
+        self._destinations.take(outputs)
         self.plan.count += 1
         self._ids[task.id] = index
         self._names.append(task.id)

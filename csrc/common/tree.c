@@ -169,6 +169,79 @@ int amfs_rename_to_free(int directory, const char *path, const char *destination
     return 0;
 }
 
+/* ── settling ── */
+
+/* Put a copy of what a link leads to in the link's place. EISDIR, ENOENT: it leads to a directory, or nowhere; EINVAL: to what is no file. */
+static int replace_link(const char *path, struct stat *status) {
+    char copy[PATH_MAX];
+    if (stat(path, status) < 0) return errno;
+    if (!S_ISREG(status->st_mode)) return S_ISDIR(status->st_mode) ? EISDIR : EINVAL;
+    if (snprintf(copy, sizeof copy, "%s.amfs-part", path) >= (int)sizeof copy) return ENAMETOOLONG;
+    int source = open(path, O_RDONLY | O_CLOEXEC);
+    if (source < 0) return errno;
+    int target = open(copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, status->st_mode & 0777);
+    int failed = target < 0 ? errno : amfs_copy_descriptor(source, target);
+    close(source);
+    if (target < 0) return failed;
+    if (!failed && fstat(target, status) < 0) failed = errno;
+    if (close(target) < 0 && !failed) failed = errno;
+    if (!failed && rename(copy, path) < 0) failed = errno;
+    if (failed) unlink(copy);
+    return failed;
+}
+
+/* Count a file, which nobody is to write any more. A file without the owner's right to write is left: it may be an input under another name. */
+static int settle_file(const char *path, const char *name, const struct stat *status, struct amfs_tree_facts *facts) {
+    char text[PATH_MAX + 24];
+    uint64_t size = (uint64_t)status->st_size;
+    int length = snprintf(text, sizeof text, "%s%c%llu", name, 0, (unsigned long long)size);
+    facts->files++;
+    facts->size += size;
+    facts->holes += amfs_has_holes(status) ? size - (uint64_t)status->st_blocks * 512 : 0;
+    facts->names += amfs_xxh64(text, (size_t)length, 0);
+    mode_t mode = status->st_mode & 07777;
+    return (mode & 0600) != 0400 && chmod(path, (mode & 0555) | 0400) < 0 ? errno : 0;
+}
+
+int amfs_tree_settle(const char *path, struct amfs_tree_facts *facts, char *wrong, size_t room) {
+    char root[PATH_MAX];
+    char *roots[] = {root, NULL};
+    size_t skip = strlen(path) + 1;
+    int failed = 0;
+
+    *facts = (struct amfs_tree_facts){0};
+    *wrong = '\0';
+    if (skip >= sizeof root) return ENAMETOOLONG;
+    memcpy(root, path, skip);
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    if (walk == NULL) return errno;
+    for (FTSENT *entry; !failed && (errno = 0, entry = fts_read(walk)) != NULL;) {
+        const char *name = entry->fts_level > 0 ? entry->fts_path + skip : "", *why = NULL;
+        struct stat status = *entry->fts_statp;
+        if (entry->fts_level > 0 && strncmp(entry->fts_name, ".amfs-", 6) == 0) {
+            why = "has a name that begins with .amfs-, as those of amfs itself do", failed = EINVAL;
+        } else if (entry->fts_info == FTS_D) { /* it is read after this */
+            if ((status.st_mode & 0700) != 0700 && chmod(entry->fts_path, (status.st_mode & 07777) | 0700) < 0) failed = errno;
+        } else if (entry->fts_info == FTS_DP) {
+            if (entry->fts_level > 0 && rmdir(entry->fts_path) < 0 && errno != ENOTEMPTY && errno != EEXIST) failed = errno;
+        } else if (entry->fts_info == FTS_F) {
+            failed = settle_file(entry->fts_path, name, &status, facts);
+        } else if (entry->fts_info == FTS_SL || entry->fts_info == FTS_SLNONE) {
+            failed = replace_link(entry->fts_path, &status);
+            if (!failed) failed = settle_file(entry->fts_path, name, &status, facts);
+            else why = failed == EISDIR ? "has a link to a directory" : failed == ENOENT ? "has a link that leads nowhere" : NULL;
+        } else {
+            failed = entry->fts_info != FTS_DEFAULT && entry->fts_errno ? entry->fts_errno : EINVAL;
+        }
+        if (failed && why == NULL) why = failed == EINVAL ? "has what is no file and no directory" : strerror(failed);
+        if (failed) snprintf(wrong, room, *name ? "%s: %s" : "%s", why, name);
+    }
+    if (!failed && errno) snprintf(wrong, room, "%s", strerror(failed = errno));
+    fts_close(walk);
+    if (!failed && facts->files == 0) snprintf(wrong, room, "has no file in it: no storage keeps an empty directory"), failed = ENODATA;
+    return failed;
+}
+
 /* ── marks ── */
 
 struct mark {

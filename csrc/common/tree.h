@@ -3,6 +3,8 @@
 #define AMFS_TREE_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* Remove `name` (file or directory tree) below `directory`; symbolic links are removed, not followed. Directories that forbid it are made
  * writable first. Any depth, with three descriptors open at most. Returns 0 or the first errno; removes what it can. */
@@ -14,6 +16,16 @@ int amfs_copy_tree(const char *from, const char *to);
 
 /* Rename `path` (below `directory`) to the absolute `destination` unless that name is taken: 0 or an errno, EEXIST when it is. */
 int amfs_rename_to_free(int directory, const char *path, const char *destination);
+
+/* What is in a directory that was made ready to be kept (amfs_tree_settle). */
+struct amfs_tree_facts {
+    uint64_t files, size, holes; /* holes: so many bytes of the size take no room */
+    uint64_t names; /* the sum of XXH64("NAME\\0SIZE") over all files, NAME below the directory; amfs/remote/trees.py is the other half */
+};
+
+/* Have a directory hold nothing but files, readable and not writable, and directories that are not empty. A link to a file becomes a copy of
+ * it; empty directories are removed. Repeatable. Returns 0, or an errno with what is wrong in words ("has a link to a directory: x"). */
+int amfs_tree_settle(const char *path, struct amfs_tree_facts *facts, char *wrong, size_t room);
 
 /* What the files of a directory looked like: a mark for each of at most AMFS_TREE_MARKS, at any depth. */
 enum { AMFS_TREE_MARKS = 4096 };

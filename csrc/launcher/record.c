@@ -176,6 +176,9 @@ amfs_task *amfs_task_parse(const void *record, size_t length, char *fault, size_
         amfs_output *output = &task->outputs[i];
         output->name = next_string(&text);
         output->destination = next_string(&text);
+        output->may_be_tree = output->destination[0] == '+';
+        output->destination += output->may_be_tree;
+        output->tree = false;
         output->mode = 0;
         output->followed = false;
         output->directory = false;

@@ -5,7 +5,8 @@
  *            outputs, capture, body_length; 16 reserved bytes
  *   stamps   inputs x (u64 size, u64 mtime_ns); mtime_ns 0: unknown, taken when the task starts, and so is what is in a directory
  *   body     NUL-terminated: program, cwd, stdin, stdout, stderr, argv..., env...
- *   files    NUL-terminated: inputs x (source, name), outputs x (name, destination)
+ *   files    NUL-terminated: inputs x (source, name), outputs x (name, destination); a destination with "+" before it may
+ *            become a directory
  *
  * Names of inputs, outputs, stdin, stdout and stderr are relative to the task's *place*: the working directory of its sandbox (staged), or
  * its context's base (unstaged). A blind task has none, and its cwd is a path in the session's file system. The process itself starts in place/cwd, and a relative program is relative to that, as in a shell.
@@ -37,6 +38,9 @@ typedef struct {
 
 /* The time in the stamp of an output that is a directory and lies on shared storage. */
 #define AMFS_IS_DIRECTORY UINT64_MAX
+
+/* The same of one that lies in the store: the two topmost bits are 10, the others of amfs_tree_facts.names. No file has such a time. */
+#define AMFS_TREE_TIME(names) ((1ULL << 63) | ((names) & ((1ULL << 62) - 1)))
 
 /* What became of a task. Owned by whoever takes it from the launcher; freed with amfs_completion_free. */
 typedef struct amfs_completion {
@@ -72,6 +76,8 @@ typedef struct {
     const char *destination; /* "": only has to exist */
     uint32_t mode;
     bool followed; /* a symbolic link, or outside of the sandbox: published as a copy or a link, not by rename */
+    bool may_be_tree; /* it goes to a URL, so it may be a directory, which the store keeps whole */
+    bool tree; /* turned out to be one */
     bool directory; /* turned out to be one, and may: copied to the base directory, on shared storage */
     bool kept_first; /* its destination had a file, which stays */
 } amfs_output;

@@ -253,12 +253,20 @@ static bool lies_in_place(const amfs_task *task, const char *name) {
     return false;
 }
 
-/* Does the output go elsewhere than to a directory of this machine: to the session's file system, or to a URL (s3:/bucket/key)? */
-static bool goes_elsewhere(const char *name) {
-    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789+.-");
+/* Make a directory, which goes to a URL, one that the store can keep; says what is wrong with it in words. */
+static void settle_output(amfs_files *files, amfs_output *output, amfs_stamp *stamp, amfs_text *wrong) {
+    struct amfs_tree_facts facts;
+    char words[PATH_MAX + 100] = "is a link to a directory";
 
-    return length > 1 && name[0] >= 'a' && name[0] <= 'z' && name[length] == ':' && name[length + 1] == '/' &&
-           strncmp(name, "file:", 5) != 0;
+    if (!output->followed) {
+        snprintf(files->other, sizeof files->other, "%s/%s", files->directory, files->path);
+        if (amfs_tree_settle(files->other, &facts, words, sizeof words) == 0) {
+            output->tree = true;
+            *stamp = (amfs_stamp){facts.size, AMFS_TREE_TIME(facts.names), facts.holes};
+            return;
+        }
+    }
+    amfs_text_add(wrong, "%soutput %s %s", wrong->length ? "; " : "", output->name, words);
 }
 
 bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail) {
@@ -275,8 +283,10 @@ bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *ba
         if (!there) {
             amfs_text_add(detail, missing ? ", %s" : "did not make: %s", output->name);
             missing = true;
+        } else if (staged && output->may_be_tree && S_ISDIR(status.st_mode)) {
+            settle_output(files, output, &task->completion->outputs[i], &wrong);
         } else if (staged && (task->flags & AMFS_DIRECTORIES) && S_ISDIR(status.st_mode) && output->destination[0] != '\0' &&
-                   output->name[0] != '/' && !goes_elsewhere(output->name)) {
+                   output->name[0] != '/' && strncmp(output->name, "amfs:/", 6) != 0) {
             output->directory = true;
             task->completion->outputs[i] = (amfs_stamp){0, AMFS_IS_DIRECTORY, 0};
         } else if (staged && output->destination[0] != '\0' && !S_ISREG(status.st_mode)) {
@@ -339,7 +349,15 @@ static int keep_first(const amfs_task *task, amfs_output *output) {
     struct stat status;
 
     if (stat(output->destination, &status) < 0) return errno;
-    task->completion->outputs[output - task->outputs] = stamp_of(&status);
+    amfs_stamp *stamp = &task->completion->outputs[output - task->outputs];
+    if (S_ISDIR(status.st_mode)) { /* whole if it has the mark of one; else something else was put into the store below this name */
+        struct amfs_tree_facts facts;
+        char words[PATH_MAX + 100];
+        if (!(status.st_mode & S_ISVTX) || amfs_tree_settle(output->destination, &facts, words, sizeof words) != 0) return EEXIST;
+        *stamp = (amfs_stamp){facts.size, AMFS_TREE_TIME(facts.names), facts.holes};
+    } else {
+        *stamp = stamp_of(&status);
+    }
     output->kept_first = true;
     return 0;
 }
@@ -364,16 +382,41 @@ static mode_t stored_mode(const amfs_task *task, mode_t mode) {
     return (mode & 0577) | 0400 | (closed ? 01000 : 0);
 }
 
+/* Give a directory, marked as a whole one, its name in the store. */
+static int rename_tree(int directory, const char *path, const char *destination) {
+    struct stat status;
+    if (fstatat(directory, path, &status, 0) < 0 || fchmodat(directory, path, (status.st_mode & 0777) | S_ISVTX, 0) < 0) return errno;
+    int failed = amfs_rename_to_free(directory, path, destination);
+    if (failed == EPERM)
+        failed = renameat(directory, path, AT_FDCWD, destination) < 0 ? errno : 0; /* on NFS; it replaces no file of a tree */
+    return failed == ENOTEMPTY ? EEXIST : failed;
+}
+
+/* Across file systems. */
+static int copy_tree_to(amfs_files *files, const amfs_task *task, const char *destination) {
+    char copy[PATH_MAX];
+    if (snprintf(copy, sizeof copy, "%s.amfs-%.*s", destination, (int)task->top_length, task->prefix) >= (int)sizeof copy)
+        return ENAMETOOLONG;
+    snprintf(files->other, sizeof files->other, "%s/%s", files->directory, files->path);
+    amfs_remove_tree(AT_FDCWD, copy);
+    int failed = amfs_copy_tree(files->other, copy);
+    if (!failed) failed = rename_tree(AT_FDCWD, copy, destination);
+    if (failed) amfs_remove_tree(AT_FDCWD, copy);
+    return failed;
+}
+
 static int publish_one(amfs_files *files, const amfs_task *task, amfs_output *output) {
     mode_t mode = stored_mode(task, output->mode);
     int at = amfs_files_at(files, task, "", output->name), failed;
 
     if (at == -ENAMETOOLONG) return ENAMETOOLONG;
-    if (!output->followed && output->mode != mode && fchmodat(at, files->path, mode, 0) < 0) return errno;
+    if (!output->tree && !output->followed && output->mode != mode && fchmodat(at, files->path, mode, 0) < 0) return errno;
     for (int attempt = 0;; attempt++) {
-        if (output->followed) failed = EXDEV;
+        if (output->tree) failed = rename_tree(at, files->path, output->destination);
+        else if (output->followed) failed = EXDEV;
         else failed = amfs_rename_to_free(at, files->path, output->destination);
-        if (failed == EXDEV) failed = publish_otherwise(files, task, output, mode);
+        if (failed == EXDEV)
+            failed = output->tree ? copy_tree_to(files, task, output->destination) : publish_otherwise(files, task, output, mode);
         if (failed == EEXIST) failed = keep_first(task, output);
         if (failed != ENOENT || attempt > 0) return failed;
         int length = snprintf(files->other, sizeof files->other, "%s", output->destination);
@@ -412,12 +455,13 @@ int amfs_files_publish(amfs_files *files, amfs_task *task, const char *base, amf
         amfs_text_add(detail, "cannot publish '%s' as '%s': %s", output->name, output->destination, strerror(failed));
         while (i-- > 0)
             if (task->outputs[i].destination[0] != '\0' && !task->outputs[i].kept_first && !task->outputs[i].directory)
-                unlink(task->outputs[i].destination);
+                amfs_remove_tree(AT_FDCWD, task->outputs[i].destination);
         memset(task->completion->outputs, 0, task->output_count * sizeof(amfs_stamp));
         return failed;
     }
     for (uint32_t i = 0; i < task->output_count; i++)
-        if (task->outputs[i].destination[0] != '\0' && !task->outputs[i].directory) digests_later_file(task->outputs[i].destination);
+        if (task->outputs[i].destination[0] != '\0' && !task->outputs[i].directory && !task->outputs[i].tree)
+            digests_later_file(task->outputs[i].destination);
     return 0;
 }
 

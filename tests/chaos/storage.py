@@ -101,6 +101,7 @@ class Soak:
         self.chance = chance
         self.findings: list[str] = []
         self.checked = 0  # objects
+        self.chosen: list[str] = []  # of the ways to kill; empty: all
 
     def find(self, words: str) -> None:
         self.findings.append(words)
@@ -128,8 +129,9 @@ class Soak:
             return {str(path.relative_to(top)): sha_of_file(path) for path in top.rglob("*") if path.is_file()}
 
     def outside(self, prefix: str) -> Digests:
-        keys = self.store.keys(prefix)
-        return {key[len(prefix) :]: value for key, value in self.store.digests(keys).items()}
+        """Without what is deleted while it is looked at: the nodes end what a command that was killed had begun."""
+        digests = self.store.digests(self.store.keys(prefix))
+        return {key[len(prefix) :]: value for key, value in digests.items() if value}
 
     def compare(self, found: Digests, *allowed: Digests, what: str) -> None:
         """Each of ``found`` is the same in one of ``allowed``; all of the last are there if there is only one."""
@@ -239,9 +241,18 @@ class Soak:
     def ways(self) -> list[str]:
         return ["load", "dump"] if self.store.writes else ["load"]
 
+    def ways_to_kill(self) -> list[str]:
+        """Of a directory; of one file; and of a run whose outputs are both."""
+        ways = [*self.ways(), *(f"{way} of one" for way in self.ways()), *(["run"] if self.store.writes else [])]
+        return [way for way in ways if way in self.chosen] if self.chosen else ways
+
     def prepared(self, way: str, version: int) -> tuple[list[str], Digests]:
         """The command that brings this version to where the one before is, and what must be there when it has ended."""
+        if way.endswith(" of one"):
+            return self._prepared_one(way, version)
         new = objects_of(version, "in")
+        if way == "run":
+            return self._prepared_run(new, version)
         if way == "load":
             self.store.put_all(new)
             command = ["load", self.store.directory("in"), "amfs:/target"]
@@ -257,8 +268,45 @@ class Soak:
             command = ["dump", "amfs:/source", f"{self.store.url}target"]
         return command, {key[3:]: sha(data) for key, data in new.items()}
 
+    def _prepared_one(self, way: str, version: int) -> tuple[list[str], Digests]:
+        data = content("one", version, MIDDLE)
+        if way == "load of one":
+            self.store.put("one", data)
+            return ["load", f"{self.store.url}one", "amfs:/one"], {"one": sha(data)}
+        with tempfile.TemporaryDirectory(dir=self.place) as scratch:
+            Path(scratch, "one").write_bytes(data)
+            ended = self.session.amfs("load", f"{scratch}/one", "amfs:/source-one")
+            if ended.code:
+                self.find(f"a load from a directory failed: {ended}")
+        return ["dump", "amfs:/source-one", f"{self.store.url}target-one/one"], {"one": sha(data)}
+
+    def _prepared_run(self, new: dict[str, bytes], version: int) -> tuple[list[str], Digests]:
+        """A task that makes a directory, half of whose names are of this version only, and one that makes a file."""
+        names = {key: f"{key[3:]}-{version}" if number % 2 else key[3:] for number, key in enumerate(new)}
+        top = self.place / "run-in"
+        shutil.rmtree(top, ignore_errors=True)
+        top.mkdir()
+        for key, name in names.items():
+            (top / name).write_bytes(new[key])
+        where = f"{self.store.url}target-run"
+        lines = [
+            f"#amfs path made {where}/d/",
+            f"#amfs path one {where}/one",
+            f"a -b cp -i {top} -o made -a -r {top} made",
+            f"b -b cp -i {top}/middle -o one -a {top}/middle one",
+        ]
+        (self.place / "tasks").write_text("\n".join(lines) + "\n")
+        digests = {f"d/{name}": sha(new[key]) for key, name in names.items()}
+        return ["run", "-q", str(self.place / "tasks")], {**digests, "one": sha(new["in/middle"])}
+
     def seen(self, way: str) -> Digests:
-        found = self.inside("/target") if way == "load" else self.outside("target/")
+        if way == "load of one":
+            found = {"one": one["large"]} if (one := self.inside_one("/one")) else {}
+        elif way == "load":
+            found = self.inside("/target")
+        else:
+            found = self.outside({"dump": "target/", "dump of one": "target-one/", "run": "target-run/"}[way])
+            found = {key: value for key, value in found.items() if not key.endswith("/.amfs-directory")}
         return {key: value for key, value in found.items() if not key.startswith(".amfs-")}
 
     def usual_s(self, way: str) -> tuple[float, Digests]:
@@ -280,7 +328,7 @@ class Soak:
         self.compare(self.seen(way), expected, what=f"{what}, said again")
 
     def kills(self, repeats: int) -> None:
-        for way in self.ways():
+        for way in self.ways_to_kill():
             usual, old = self.usual_s(way)
             for how, number in zip(HOWS, SIGNALS, strict=True):
                 early = 0
@@ -295,7 +343,7 @@ class Soak:
                     early += process.returncode == 0
                     if process.returncode not in (0, 130, 143, -number):
                         self.find(f"{what}: exit {process.returncode}: {told[:300]}")
-                    if "Traceback" in told or told.count("\n") > 2:
+                    if "Traceback" in told or told.count("\n") > (3 if way == "run" else 2):
                         self.find(f"{what}: tells {told[:300]!r}")
                     self.compare(self.seen(way), old, new, what=what)
                     self.complete(way, command, new, what)
@@ -394,6 +442,7 @@ def main() -> int:
     parser.add_argument("--small", type=int, default=10_000, help="objects of the load and dump that are not disturbed (default 10000)")
     parser.add_argument("--large", type=int, default=2048, metavar="MIB", help="of one more object (default 2048; 0: none)")
     parser.add_argument("--kills", type=int, default=20, help="of a command by each signal, and of a node, for each of load and dump")
+    parser.add_argument("--ways", default="", help="what is killed: load, dump, 'load of one', 'dump of one', run (default: all)")
     parser.add_argument("--outages", type=int, default=5, help="of the server, likewise")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -404,6 +453,7 @@ def main() -> int:
         try:
             with opened(name, random.Random(f"{options.seed} {name}")) as soak:
                 only = options.only.split(",")
+                soak.chosen = options.ways.split(",") if options.ways else []
                 if "whole" in only:
                     soak.whole(options.small, options.large)
                 if "names" in only:

@@ -55,6 +55,19 @@ def test_who_asks_before_the_file_is_made_is_told_once_when_it_is() -> None:
     fls.tell(1, publish("7/a")).nothing_left()
 
 
+def test_a_directory_at_a_url_is_read_there_and_dropped_where_it_was_made() -> None:
+    fls = shard().tell(2, m.Locate(RUN, ("7/a",)))
+    fls.tell(1, m.Publish(RUN, (m.Published("7/a", 5, m.retention(2), 99),)))
+    assert fls.take(m.Located, 2) == m.Located(RUN, (m.FileAt("7/a", 5, (), 99),))
+    fls.tell(2, m.Replica(RUN, ("7/a",))).tell(3, m.Locate(RUN, ("7/a",)))
+    assert fls.take(m.Located, 3) == m.Located(RUN, (m.FileAt("7/a", 5, (), 99),)), "no node sends it"
+    fls.nothing_left()
+    fls.tell(2, m.Release(RUN, ("7/a", "7/a")))
+    assert fls.take(m.Drop, 1) == fls.take(m.Drop, 2) == m.Drop(RUN, ("7/a",))
+    fls.feed(view(2, 1, 2)).tell(3, m.Locate(RUN, ("7/a",)))
+    assert fls.take(m.Located, 3) == m.Located(RUN, (m.FileAt("7/a", 5, (), 99),)), "its URL has it when all who held it are gone"
+
+
 def test_answers_to_one_batch_travel_together() -> None:
     fls = shard().tell(2, m.Locate(RUN, NAMES))
     fls.tell(1, m.Publish(RUN, tuple(m.Published(name, 5) for name in NAMES)))

@@ -85,9 +85,18 @@ def test_faults_are_told_before_anything_runs(s3: S3, tmp_path: Path) -> None:
         "a -b ls -i s3://below/none/ -o made": "input 's3://below/none' of task a does not exist",
         "b -b ls -i s3://below/in/ s3://below/in/a -o m2": "input 's3://below/in/a' lies in 's3://below/in', which is an input, too",
         "c -b ls -i s3://below/in/ -o s3://below/in/n": "output 's3://below/in/n' lies in 's3://below/in', which is an input, too",
-        "d -b touch -o here -a here": "output 'here' is given s3://below/out, which names where inputs lie",
+        "d -b touch -o here -a here": "output 'here' at s3://below/in/d lies in 's3://below/in', which is an input, too",
+        "e -b mkdir -o s3://below/ -a s3:/below": "output 's3://below' is all of a bucket or server",
+        "f -b touch -o s3://below/o -a s3:/below/o": "",
+        "g -b touch -o there -a there": "output 'there' at s3://below/o goes to the same place as output 's3://below/o'",
+        "h -b touch -o s3://below/o/in -a s3:/below/o": "output 's3://below/o/in' lies in 's3://below/o', which is an output, too",
+        "u -b touch -unstaged -o s3://below/u -a s3:/below/u": "task u: runs without a sandbox",
+        "i -b cat -i s3://below/in/b/c -o m3 -a s3:/below/in/b/c": "lies in 's3://below/in', which is an input, too",
+        "j -b cat -i s3://below/odd/k -o s3://below/odd/ -a s3:/below/in/b/c": "'s3://below/odd/k' lies in 's3://below/odd', where output",
     }
-    (tmp_path / "tasks").write_text("\n".join(["#amfs path here s3://below/out", *faulty, ""]))
+    paths = "#amfs path here s3://below/in/d\n#amfs path there s3://below/o"
+    (tmp_path / "tasks").write_text("\n".join([paths, *faulty, ""]))
+    faulty = {line: words for line, words in faulty.items() if words}
     done = run(tmp_path, "--local", "tasks")
     assert done.returncode == 2 and done.stderr.count("\n") == len(faulty), done.stderr
     assert all(words in line for words, line in zip(faulty.values(), done.stderr.splitlines(), strict=True)), done.stderr
@@ -95,13 +104,6 @@ def test_faults_are_told_before_anything_runs(s3: S3, tmp_path: Path) -> None:
     done = run(tmp_path, "--local", "tasks")
     words = "s3://below/odd/k: failed: it is an object, and others lie below it as in a directory"
     assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
-    (tmp_path / "catalog").write_text("made s3://below/out\n")
-    (tmp_path / "tasks").write_text("a -b touch -o made -a made\n")
-    done = run(tmp_path, "--local", "--catalog", "catalog", "tasks")
-    assert done.returncode == 2 and "output 'made' is given s3://below/out" in done.stderr, done.stderr
-    (tmp_path / "tasks").write_text("a -b mkdir -o s3://below/out/ -a s3:/below/out\n")
-    done = run(tmp_path, "--local", "tasks")
-    assert done.returncode == 2 and "names a directory; name the files in it" in done.stderr, done.stderr
     (tmp_path / "tasks").write_text("a -b touch -i s3://faults/none -o made -a made\n")
     done = run(tmp_path, "--local", "tasks", AWS_ENDPOINT_URL=f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 2 and "s3://faults/none: cannot be reached" in done.stderr, done.stderr
@@ -191,14 +193,6 @@ def test_a_directory_of_other_servers(tmp_path: Path) -> None:
     finally:
         web.server.kill()
         sftp.server.kill()
-
-
-def test_a_directory_is_no_output_at_a_url(s3: S3, tmp_path: Path) -> None:
-    s3.put("outputs", {})
-    (tmp_path / "tasks").write_text("a -b mkdir -o s3://outputs/d -a s3:/outputs/d\n")
-    done = run(tmp_path, "--local", "tasks")
-    assert done.returncode == 1 and "output s3:/outputs/d is a directory, not a regular file" in done.stderr, done.stderr
-    assert os.listdir(tmp_path) == ["tasks"] and not s3.keys("outputs")
 
 
 def test_a_publication_that_fails_fails_the_run(tmp_path: Path) -> None:
