@@ -72,7 +72,7 @@ class Ledger(msgspec.Struct):
         """Why nothing is submitted now, and what a person can do; "": there is no pause."""
         if time.time() >= self.wish.until:
             return ""
-        until, nodes = time.strftime("%H:%M:%S", time.localtime(self.wish.until)), self.wish.nodes
+        until, nodes = time.strftime("%H:%M:%S", time.localtime(self.wish.until)), max(1, self.wish.nodes)
         again = f"'amfs scale {nodes} --session {self.session}' tries again at once"
         return f"no job is submitted before {until}: {self.wish.why}; {again}"
 
