@@ -30,6 +30,7 @@ def test_a_plan_is_drawn_from_its_seed_alone(seed: int) -> None:
     assert f"SEED={seed} LOAD={one.load} KIND={one.kind}" in again.command
 
 
+@pytest.mark.chaos
 def test_a_killed_node_loses_no_name_and_no_file_of_another(tmp_path: Path) -> None:
     check(3, "fs", "kill", tmp_path)
 

@@ -169,7 +169,7 @@ def test_killed_in_the_middle_and_resumed_gives_the_identical_mosaic(
     assert same_mosaics(sky, work)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @by_quick_tools
 def test_killed_and_its_memory_lost_and_resumed_gives_the_identical_mosaic(
     whole_journal: int, by_hand: tuple[str, Path], tmp_path: Path
@@ -213,7 +213,7 @@ def test_mosaic_on_four_nodes_is_the_one_made_by_hand(four_nodes: str, by_hand: 
     assert same_mosaics(sky, work)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @by_quick_tools
 def test_driver_of_four_nodes_killed_and_run_again(four_nodes: str, whole_journal: int, by_hand: tuple[str, Path], tmp_path: Path) -> None:
     kind, work = by_hand

@@ -73,7 +73,7 @@ def write_dax(where: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return dag / "dag.xml"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_dax_of_mdag(amfs: Amfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     dax = write_dax(tmp_path, monkeypatch)

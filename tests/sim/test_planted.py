@@ -134,7 +134,14 @@ def first_found(seeds: Iterable[int], *, quiet: bool) -> int:
     return -1
 
 
-@pytest.mark.parametrize("name", PINNED)
+#: Their seeds take seconds each; others plant faults of the same kinds.
+SELDOM = {
+    "a_directory_is_made_by_the_manager_alone", "a_thief_does_not_say_so", "heirs_are_not_told_of_order", "settle_after_death",
+    "what_cannot_be_read_back_is_waited_for", "heir_not_told_of_waiters", "heirs_forget_what_they_were_told", "heirs_ask_nobody",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", daily(PINNED, *(name for name in PINNED if name not in SELDOM)))
 def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     quiet, seeds = PINNED[name]
     PLANTS[name](monkeypatch)
@@ -144,7 +151,7 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
 SEEDS = sorted({(quiet, seed) for quiet, seeds in PINNED.values() for seed in seeds})
 
 
-@pytest.mark.parametrize(("quiet", "seed"), daily(SEEDS, *SEEDS[::4], several=True))
+@pytest.mark.parametrize(("quiet", "seed"), daily(SEEDS, *SEEDS[::8], several=True))
 def test_and_nothing_else_is_found_by_its_seed(quiet: bool, seed: int) -> None:
     run_seed(seed, quiet=quiet)
 

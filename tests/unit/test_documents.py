@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from daily import daily
 
 from amfs.net.records import load
 from amfs.provision import daemon
@@ -20,10 +21,12 @@ from run_page import blocks, run_block
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN = [page for page in PAGES if blocks(page)]
+OTHERS = [page for page in RUN if page.name != "benchmarks.md"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("page", daily(RUN, *OTHERS), ids=lambda path: str(path.relative_to(ROOT)))
 def test_examples_in_the_documents_run(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The blocks of a page run one after the other in one directory, as a reader would type them."""
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

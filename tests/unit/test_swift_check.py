@@ -108,7 +108,7 @@ def test_overloads() -> None:
 
 
 def test_deep_nesting(monkeypatch: pytest.MonkeyPatch) -> None:
-    depth = 10_000
+    depth = 3_000
     checked("x = " + "-(" * depth + "1" + ")" * depth + ";")
     checked("x = " + "1 + (" * depth + "1" + ")" * depth + ";")
     checked("x = " + "1 + " * depth + "1;")
