@@ -107,7 +107,7 @@ def _look(session: Any, timeout_s: float) -> dict[str, Any]:
     }  # fmt: skip
     if (book := ledger.load(session)) is not None:
         fact["jobs"] = [{**msgspec.structs.asdict(job), "state": job.state.name.lower()} for job in book.jobs.values()]
-        fact["said"], fact["wanted"], fact["paused"] = book.said, book.wish.nodes, "; ".join(filter(None, (book.unkept(), book.paused())))
+        fact["said"], fact["wanted"], fact["paused"] = book.said, book.wish.nodes, book.halted()
     if (auto := autoscale.load(session)) is not None:
         fact["policy"], fact["said"] = auto.state(), sorted([*fact["said"], *auto.said], key=lambda line: line[:8])  # by the clock
     known = {entry.node: entry for entry in session.nodes}

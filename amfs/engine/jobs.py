@@ -236,11 +236,15 @@ class Jobs:
         wish.until = now + PAUSES_S[min(wish.failed - ROUNDS, len(PAUSES_S) - 1)]
         return [Paused()]
 
-    def _lead(self, job: Job) -> float:
-        """So long before the end of a node another is asked for: its drain, and the time that a job takes to be a node."""
-        waits = [one.joined - one.asked for one in self.jobs.values() if one.node >= 0][-_LAST:]
-        life = job.ends - job.joined
-        return min(min(BEFORE_END_S, PART_OF_JOB * life) + median(waits), life / 2)
+    def _ending(self, joined: Mapping[int, Job], now: float) -> set[int]:
+        """Nodes so near their end that others are asked for: as long before it as the drain takes, and a job to be a node."""
+        known = {node: job for node, job in joined.items() if job.ends}
+        if not known:
+            return set()
+        wait = median([job.joined - job.asked for job in self.jobs.values() if job.node >= 0][-_LAST:])
+        lives = {node: job.ends - job.joined for node, job in known.items()}
+        leads = {node: min(min(BEFORE_END_S, PART_OF_JOB * life) + wait, life / 2) for node, life in lives.items()}
+        return {node for node, job in known.items() if now >= job.ends - leads[node]}
 
     def _was_short(self, job: Job, now: float) -> bool:
         lived = now - job.joined
@@ -276,9 +280,8 @@ class Jobs:
             elif job.state is JobState.JOINED and job.node not in event.nodes:
                 self._move(job, JobEvent.LOST, now)
         ours = {job.node: job for job in self.in_state(JobState.JOINED)}
-        soon = {node for node, job in ours.items() if job.ends and now >= job.ends - self._lead(job)}
         self._told &= event.nodes
-        before, self.stay = self.stay, (event.nodes & (event.slots | ours.keys())) - event.draining - self._told - soon
+        before, self.stay = self.stay, (event.nodes & (event.slots | ours.keys())) - event.draining - self._told - self._ending(ours, now)
         if any(job.round > self.wish.counted and now - job.joined >= STAYED_S for node, job in ours.items() if node in self.stay):
             self.wish.failed, self.wish.until = 0, 0.0
         for job in self.in_state(JobState.JOINED, JobState.ENDED):

@@ -253,7 +253,7 @@ class Reader:
             nodes.append(node)
         if (book := ledger.load(record)) is not None:
             told.decisions = list(book.said)
-            told.paused = "; ".join(filter(None, (book.unkept(), book.paused())))
+            told.paused = book.halted()
             told.jobs = [(job.job, job.state.name.lower(), job.why) for job in book.jobs.values() if job.state.name != "JOINED"]
         if (auto := autoscale.load(record)) is not None:
             told.policy = auto.state()

@@ -67,7 +67,8 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _is_no_tree(directory: os.DirEntry[str]) -> bool:
+def _keep_out_of_trees(directory: os.DirEntry[str]) -> bool:
+    """Is the directory one of names only? One from or for a URL is removed."""
     if not directory.stat(follow_symlinks=False).st_mode & stat.S_ISVTX:
         return True
     remove_tree(directory.path)
@@ -204,7 +205,7 @@ class Store:
         """(key, size, mtime_ns) of every file of a scope that has ended: the truth of which all metadata is only a copy. Directories from
         and for URLs are removed: they are there."""
         top = f"{self.root}/{scope}"
-        for directory, name in files_below(top, _is_no_tree):
+        for directory, name in files_below(top, _keep_out_of_trees):
             if not (name.endswith(".amfs-part") or name.startswith(".amfs-part")):
                 path = f"{directory}/{name}"
                 try:

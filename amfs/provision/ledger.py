@@ -77,11 +77,15 @@ class Ledger(msgspec.Struct):
         return f"no job is submitted before {until}: {self.wish.why}; {again}"
 
     def unkept(self) -> str:
-        """What to say if the process that keeps the jobs has ended, as far as can be seen from this host; "": it lives."""
+        """That the process that keeps the jobs has ended, as far as can be seen from this host, in words; "": it lives."""
         if self.keeper is None or self.keeper[0] != processes.host_id() or processes.is_running(*self.keeper[1:]):
             return ""
         again = f"'amfs scale {max(1, self.wish.nodes)} --session {self.session}' starts another one"
         return f"the process that keeps the jobs has ended: nothing is submitted, and jobs that end are not replaced; {again}"
+
+    def halted(self) -> str:
+        """Why no job is submitted now, and how to go on; "": one is when one is needed."""
+        return "; ".join(filter(None, (self.unkept(), self.paused())))
 
     def order(self, order: Order, patience_s: float = _HEARD_S) -> None:
         """Let the keeper know; returns when it has heard. Raises SessionError."""
@@ -199,7 +203,7 @@ class Ledger(msgspec.Struct):
         return any("{session}" in word for word in self.system.state) or any(one.job == job for one in self.jobs.values())
 
     def stop_keeper(self) -> None:
-        """Before the nodes end, or it would ask for others. What it submits at this moment is written down, or it cancels it itself."""
+        """Before the nodes end, or it would ask for others. A job that it just submits is written down, or it cancels it itself."""
         if self.keeper is None:
             return
         if self.keeper[0] == processes.host_id():

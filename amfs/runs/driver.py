@@ -197,7 +197,7 @@ class RunDriver:
             path = destination_at_url(name, self.plan.paths) or shared_path(base, name, hashed)
             if "://" in path and (listing := listing_of(time_left(name))):
                 return self.context.shared.size_of_made(path, listing) if isinstance(self.context.shared, Outside) else -1
-            # What is at a URL has a time of its own.
+            # An object at a URL has a time of its own.
             return size_as_left(self.context.shared, path, 0 if trust or "://" in path else time_left(name))
 
         def time_left(name: str) -> int:

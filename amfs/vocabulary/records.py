@@ -45,8 +45,8 @@ IS_DIRECTORY = (1 << 64) - 1
 
 
 def listing_of(mtime_ns: int) -> int:
-    """What stands for a time where an output is a directory that the store has whole: a number for its names and sizes (``Published``).
-    0: it is no such thing."""
+    """The number for names and sizes (``Published``) that takes the place of a time where an output is a directory which the store has
+    whole. 0: it is a time."""
     return mtime_ns if mtime_ns >> 62 == 2 else 0
 
 

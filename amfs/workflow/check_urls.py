@@ -38,7 +38,7 @@ def below_brought(needed: Sequence[str], paths: Mapping[str, str]) -> list[tuple
 
 
 def destination_faults(destinations: Mapping[str, str], inputs: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What is wrong with where outputs go, with the output or input that it is about. ``inputs``: name -> place of what no task makes."""
+    """Faults of the places to which outputs go: (output or input, fault). ``inputs``: name -> place of what no task makes."""
     if not destinations:
         return []
     found = []
@@ -92,7 +92,7 @@ class Destinations:
         self._above: set[str] = set()  # the directories in which these lie
 
     def faults(self, task: str, outputs: Iterable[str]) -> list[str]:
-        """What is wrong with those of one more task."""
+        """Faults of those of one more task."""
         found = []
         for name, url in destinations_of(outputs, {}).items():
             found += [f"task {task}: {words}" for _, words in destination_faults({name: url}, {})]

@@ -422,10 +422,13 @@ class _Checker:
                 task, reader = self.tasks[writers[landing]], self.tasks_with((name,))[name]
                 words = f"input {name!r} of task {reader.id} lies at {path}, where task {task.id} puts its output {landing!r}"
                 self.fault(reader.line, f"{words}; let one of them have another place")
-        places = self.destinations  # whatever reads them: a directory goes to its URL all the same
-        if self.nested or places:
-            finals = {directory_of(places.get(name, name).rstrip("/")) for name in writers if name in places or is_final(name)}
-            made = with_parents(set(map(directory_of, chain(writers, readers)))) & (writers.keys() - places.keys())
+        def lands_in(name: str) -> str | None:
+            """None: it goes nowhere. Whether tasks read it or not, a directory goes to its URL."""
+            return directory_of(self.destinations.get(name, name).rstrip("/")) if name in self.destinations or is_final(name) else None
+
+        if self.nested or self.destinations:
+            finals = {directory for name in writers if (directory := lands_in(name)) is not None}
+            made = with_parents(set(map(directory_of, chain(writers, readers)))) & (writers.keys() - self.destinations.keys())
             for directory in sorted(made - known_directories(made, self.tasks, self.aliases)) if made else ():
                 task = self.tasks[writers[directory]]
                 words = f"output {directory!r} is a file, but other names lie below it as in a directory"
@@ -434,11 +437,9 @@ class _Checker:
             finals = {""} if any(map(is_final, writers)) else set()
         refused = {directory: why for directory in sorted(finals) if not too_long(directory) and (why := self.place.unwritable(directory))}
         for directory, why in refused.items():
-            for name, index in writers.items():
-                if directory_of(places.get(name, name).rstrip("/")) == directory and (name in places or is_final(name)):
-                    task = self.tasks[index]
-                    self.fault(task.line, f"task {task.id}: output {url_of(name) or name!r} cannot be written: {why}")
-                    break
+            name = next(name for name in writers if lands_in(name) == directory)
+            task = self.tasks[writers[name]]
+            self.fault(task.line, f"task {task.id}: output {url_of(name) or name!r} cannot be written: {why}")
 
 
 # ── lists that are still growing ───────────────────────────────────────────────────────────────────

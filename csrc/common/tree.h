@@ -17,7 +17,7 @@ int amfs_copy_tree(const char *from, const char *to);
 /* Rename `path` (below `directory`) to the absolute `destination` unless that name is taken: 0 or an errno, EEXIST when it is. */
 int amfs_rename_to_free(int directory, const char *path, const char *destination);
 
-/* What is in a directory that was made ready to be kept (amfs_tree_settle). */
+/* The content of a directory that was made ready to be kept (amfs_tree_settle), in numbers. */
 struct amfs_tree_facts {
     uint64_t files, size, holes; /* holes: so many bytes of the size take no room */
     uint64_t names; /* the sum of XXH64("NAME\\0SIZE") over all files, NAME below the directory; amfs/remote/trees.py is the other half */

@@ -152,6 +152,7 @@ def test_jobs_that_end_by_themselves_are_replaced_and_a_node_that_was_told_to_le
     assert slurm.hosts.nodes[3].run("amfs", "down", "lab", env=slurm.env).stderr == ""
     until(lambda: not any("|COMPLETING|" not in line for line in slurm.queue()), f"{slurm.queue()}")
 
+
 @pytest.mark.soak
 def test_jobs_that_wait_are_named_and_the_absent_controller_is_survived(slurm: Slurm) -> None:
     start(slurm, "1..2", "--", "--exclusive", f"--nodelist={slurm.hosts.nodes[0].name}")

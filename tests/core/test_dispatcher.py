@@ -1,4 +1,4 @@
-"""The dispatcher, as stories: who gets which task, what is tried again, what is given to others when a worker is lost."""
+"""The dispatcher, as stories: which worker gets which task, and which tasks are tried again or given to others when a worker is lost."""
 
 from __future__ import annotations
 

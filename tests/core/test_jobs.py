@@ -1,4 +1,4 @@
-"""Jobs that are to become nodes: what is concluded of them, and what is not; which of those that end are replaced."""
+"""Jobs that are to become nodes: how their states follow from queue and members, and which of those that end are replaced."""
 
 from __future__ import annotations
 

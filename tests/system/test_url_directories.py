@@ -1,4 +1,4 @@
-"""Directories that tasks make and that go to URLs: what is there afterwards, who reads it, and what is said when it cannot be."""
+"""Directories that tasks make and that go to URLs: the objects afterwards, their readers on every node, and the faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECORD = ".amfs-directory"
 
 
 def contents(s3: S3, bucket: str, top: str) -> dict[str, bytes]:
-    """What is below a key, without the record of amfs."""
+    """The objects below a key, without the record of amfs."""
     keys = [key for key in s3.keys(bucket) if key.startswith(top)]
     return {key[len(top) :]: s3.content(bucket, key) for key in keys if not key.endswith(RECORD)}
 
