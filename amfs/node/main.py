@@ -30,7 +30,7 @@ from amfs.node.presence import Presence
 from amfs.node.spill_directory import memory_limits
 from amfs.node.store import Store
 from amfs.node.watchdog import Watchdog, threads_overdue
-from amfs.provision.daemon import enter, report_ready, signals_held
+from amfs.provision.daemon import enter, report_ready
 from amfs.vocabulary.events import DrainOrdered, Leaving
 from amfs.vocabulary.messages import Member
 
@@ -57,8 +57,11 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
     try:
         if config.manager != config.node:
             transport.connect(config.manager, config.managers)
-        with signals_held():  # one that ended this in the middle would leave a store that nobody knows
-            store = Store(config.session, config.node, config.store_dir, huge=not config.store_dir)
+        # Until all is made: a signal that ended this in the middle would leave threads that write into a store while it is removed.
+        ended_by: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: ended_by.append(number))
+        signal.signal(signal.SIGINT, lambda number, frame: ended_by.append(number))
+        store = Store(config.session, config.node, config.store_dir, huge=not config.store_dir)
         members: dict[int, Member] = {}
         here = loopback()
 
@@ -118,6 +121,8 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
+        if ended_by:
+            raise SystemExit(128 + ended_by[0])
         loop.start()
         watchdog = Watchdog((threads_overdue, mounts.overdue, files.overdue, loop.overdue))
         report_ready(ready_fd, config.node, transport.endpoints)

@@ -259,16 +259,6 @@ def end_cleanly_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-@contextlib.contextmanager
-def signals_held() -> Iterator[None]:
-    """SIGTERM and SIGINT come when this is over."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def run(serve: Callable[[NodeConfig, int | None], int], config: NodeConfig, ready_fd: int | None) -> int:
     """Serve in this process; whatever ends it is logged, and told on the ready pipe if it had not listened yet."""
     end_cleanly_on_sigterm()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,9 +62,10 @@ def test_a_node_that_is_ended_while_it_starts_leaves_nothing(session: str) -> No
         return {path.name for path in Path("/dev/shm").iterdir() if f"-{session}-" in path.name}
 
     before = stores()
-    for _ in range(3):
+    for later_s in (0, 0.01, 0.02, 0.04, 0.08):  # while its store, its files, its launcher are made
         with subprocess.Popen([sys.executable, "-m", "amfs", "node", "--join", session], stderr=subprocess.PIPE) as node:
             until(lambda: stores() - before)
+            time.sleep(later_s)
             node.terminate()
             assert node.wait(60) in (0, 128 + signal.SIGTERM)
         assert stores() == before
