@@ -268,6 +268,9 @@ def _dispatch(args: list[str]) -> int:
 
             sys.stdout.write(f"amfs {__version__}\n")
             return 0
+    from amfs.host.signals import exit_on_end
+
+    exit_on_end()
     return invoke(group(), args, "amfs")
 
 

@@ -17,6 +17,7 @@ from amfs._native import Meta, raise_files_limit
 from amfs.display.progress import size_text
 from amfs.fs.vfs.machine import FileSystem
 from amfs.host.processes import host_id, job_end, usable_cpus
+from amfs.host.signals import postponed
 from amfs.net.addresses import loopback
 from amfs.net.records import NodeConfig
 from amfs.net.transport import Transport
@@ -57,11 +58,6 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
     try:
         if config.manager != config.node:
             transport.connect(config.manager, config.managers)
-        # Until all is made: a signal that ended this in the middle would leave threads that write into a store while it is removed.
-        ended_by: list[int] = []
-        signal.signal(signal.SIGTERM, lambda number, frame: ended_by.append(number))
-        signal.signal(signal.SIGINT, lambda number, frame: ended_by.append(number))
-        store = Store(config.session, config.node, config.store_dir, huge=not config.store_dir)
         members: dict[int, Member] = {}
         here = loopback()
 
@@ -74,32 +70,6 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
             addresses = [urlsplit(e).hostname for e in member.endpoints if e.startswith("tcp://")]
             return Address(next(iter(addresses), None) or here, member.data_port, member.incarnation)
 
-        meta = Meta(config.node)
-        limits = memory_limits(
-            store, limit=config.store_limit, high_water=config.high_water, spill=config.spill, spill_limit=config.spill_limit,
-            sharing=config.sharing,
-        )  # fmt: skip
-        files = FileBackend(
-            config.node, meta, store.inside, listen=config.data_address, limit=limits.limit if limits.firm else 0, key=config.keys.data,
-            incarnation=transport.incarnation, store=store.root, member_of=member_of,
-        )  # fmt: skip
-        files.store_path = store.path_of
-        mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
-        node_io = NodeIO(store, max(1, slots), memory_for_tasks=config.memory, files=files, mounts=mounts, limits=limits)
-        # After the launcher has seen what tasks get. A node may have connections to thousands of others.
-        raise_files_limit()
-        files.spill_to(limits, node_io.spilled.make)
-        me = Member(
-            config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port, capacity=limits.limit,
-            measured=not config.store_limit, ends=job_end(),
-        )  # fmt: skip
-        fs = FileSystem(config.node, meta, (os.geteuid(), os.getegid()), config.replicas)
-        core = NodeCore(
-            me, store.root, manager_hint=config.manager, unit_size=config.unit_size, expected=config.expected, fs=fs, memory_limits=limits,
-            wall_offset=time.time() - time.monotonic(),
-        )
-        loop = Loop(core, node_io, transport)
-
         def on_view(view: object) -> None:
             current = {member.node: member for member in view.members}  # type: ignore[attr-defined]
             for gone in set(members) - set(current):
@@ -108,7 +78,34 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
             members.update(current)
             mounts.set_alone(len(members) == 1)
 
-        loop.on_view = on_view
+        with postponed():  # one that ended this in the middle would leave threads that write into a store while it is removed
+            store = Store(config.session, config.node, config.store_dir, huge=not config.store_dir)
+            meta = Meta(config.node)
+            limits = memory_limits(
+                store, limit=config.store_limit, high_water=config.high_water, spill=config.spill, spill_limit=config.spill_limit,
+                sharing=config.sharing,
+            )  # fmt: skip
+            files = FileBackend(
+                config.node, meta, store.inside, listen=config.data_address, limit=limits.limit if limits.firm else 0, key=config.keys.data,
+                incarnation=transport.incarnation, store=store.root, member_of=member_of,
+            )  # fmt: skip
+            files.store_path = store.path_of
+            mounts = files.mounts = Mounts(config.node, meta, files.io, config.run_dir, config.session)
+            node_io = NodeIO(store, max(1, slots), memory_for_tasks=config.memory, files=files, mounts=mounts, limits=limits)
+            # After the launcher has seen what tasks get. A node may have connections to thousands of others.
+            raise_files_limit()
+            files.spill_to(limits, node_io.spilled.make)
+            me = Member(
+                config.node, transport.incarnation, transport.endpoints, slots, host, files.io.port, capacity=limits.limit,
+                measured=not config.store_limit, ends=job_end(),
+            )  # fmt: skip
+            fs = FileSystem(config.node, meta, (os.geteuid(), os.getegid()), config.replicas)
+            core = NodeCore(
+                me, store.root, manager_hint=config.manager, unit_size=config.unit_size, expected=config.expected, fs=fs,
+                memory_limits=limits, wall_offset=time.time() - time.monotonic(),
+            )  # fmt: skip
+            loop = Loop(core, node_io, transport)
+            loop.on_view = on_view
 
         def stop(number: int, frame: object) -> None:
             loop.post(lambda: loop.tell_node(DrainOrdered(signal.Signals(number).name, config.drain_s)))
@@ -121,8 +118,6 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        if ended_by:
-            raise SystemExit(128 + ended_by[0])
         loop.start()
         watchdog = Watchdog((threads_overdue, mounts.overdue, files.overdue, loop.overdue))
         report_ready(ready_fd, config.node, transport.endpoints)

@@ -16,12 +16,12 @@ import msgspec
 
 from amfs.client.control import Client
 from amfs.errors import SessionError, UsageError
+from amfs.host.signals import as_exits
 from amfs.net import records
 from amfs.net.records import NO_SLOTS, NodeEntry, Ready, SessionRecord
 from amfs.provision.allocation import as_words
 from amfs.provision.local import START_PER_NODE_S, LocalProcesses
 from amfs.provision.provisioner import NodeOptions
-from amfs.provision.submission import signals_as_exits
 from amfs.vocabulary.messages import View
 
 _GATHER_S = 3.0  # for nodes to become members, when the session is to end
@@ -79,7 +79,7 @@ class Joining:
         if not places or len(places) < least:
             raise UsageError(f"--nodes {least}: {self.way.name} has room for {len(places)}")
         options = msgspec.structs.replace(options, tcp=options.tcp or "0.0.0.0", expected=max(options.expected, len(places) + 1))
-        with signals_as_exits():
+        with as_exits():
             session = LocalProcesses(1).start(name, msgspec.structs.replace(options, slots=NO_SLOTS))
             try:
                 for number, place in enumerate(places, 1):

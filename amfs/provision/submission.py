@@ -5,20 +5,17 @@ Owns the order of the steps, and the cleaning up when one of them fails. Must no
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 import shutil
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from amfs.engine.jobs import OPEN, Submitted
 from amfs.errors import SessionError, UsageError
+from amfs.host.signals import as_exits
 from amfs.net import records
 from amfs.net.records import NO_SLOTS, Ready, SessionRecord
 from amfs.provision import autoscale, keeper, ledger
@@ -72,7 +69,7 @@ class Submission:
             raise SessionError(f"a session named {name} has jobs; end it with 'amfs down {name}' or choose another --name")
         tcp = options.tcp or "0.0.0.0"
         founder = msgspec.structs.replace(options, slots=NO_SLOTS, tcp=tcp, expected=max(options.expected, self.wanted.most + 1))
-        with signals_as_exits():
+        with as_exits():
             return self._start(LocalProcesses(1).start(name, founder), options)
 
     def _start(self, session: SessionRecord, options: NodeOptions) -> SessionRecord:
@@ -121,24 +118,6 @@ class Submission:
                 raise SessionError(f"{self.system.name} gives no {self.wanted.least} node{'s' if self.wanted.least > 1 else ''}: {why}")
             watch.turn()
             time.sleep(_TURN_S)
-
-
-@contextlib.contextmanager
-def signals_as_exits() -> Iterator[None]:
-    """A process that is told to end cancels its jobs first."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def leave(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def end(session: SessionRecord, book: Ledger | None, timeout_s: float = 10.0) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from amfs.display.summary import Snapshot
 from amfs.errors import Fault, UsageError
+from amfs.host.signals import postponed
 from amfs.node.loop import now
 from amfs.runs.context import RunContext, RunOptions
 from amfs.runs.driver import RunDriver
@@ -49,9 +50,10 @@ def open_run(
     message: Callable[[str], None] = lambda text: None,
 ) -> Iterator[RunDriver]:
     """A run that has not begun (``begin``). Afterwards its nodes have forgotten it, and nothing is left of an embedded node."""
-    context = RunContext(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
-    driver = watched = None
+    context = driver = watched = None
     try:
+        with postponed():  # one that ended this in the middle would leave a store, and processes
+            context = RunContext(options, adopt=past.header.store if past is not None and past.header.base == plan.base else "")
         for text in context.remarks:
             message(text)
         if options.stage_shared:
@@ -71,7 +73,8 @@ def open_run(
             watched.close()
         if driver is not None:
             driver.finish()
-        context.close()
+        if context is not None:
+            context.close()
 
 
 def drive(driver: RunDriver, shown: Shown, *, grows: Callable[[], bool] = lambda: False, check: Callable[[], None] = lambda: None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,22 @@ def test_a_run_by_itself(tmp_path: Path, number: signal.Signals) -> None:
     driver.send_signal(number)
     assert driver.wait(60) in (128 + number, -number)
     until(lambda: gone(tmp_path))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_ended_while_it_starts_leaves_no_store(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "list").write_text("a -b sleep -a 100\n")
+    (stores := tmp_path / "stores").mkdir()
+    for later_s in (0, 0.01, 0.03):
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "amfs", "run", "--store", "stores", "list"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
+        until(lambda: list(stores.iterdir()))
+        time.sleep(later_s)
+        driver.send_signal(number)
+        told = driver.communicate(timeout=60)[1]
+        assert driver.returncode == 128 + number and "Traceback" not in told, told
+        assert not list(stores.iterdir())
 
 
 def test_two_ctrl_c_in_a_row(tmp_path: Path) -> None:

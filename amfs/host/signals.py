@@ -1,0 +1,63 @@
+"""What ends this process, SIGINT, SIGTERM and SIGHUP, in its main thread. Must not know: what the process does."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def exit_on_end() -> None:
+    """From now on SIGTERM and SIGHUP raise SystemExit, so that what was made is removed. The second one ends the process at once."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has it ignored
+            signal.signal(number, leave)
+
+
+@contextlib.contextmanager
+def as_exits() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise SystemExit meanwhile. Nothing happens in another thread than the main one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def postponed() -> Iterator[None]:
+    """What would end the process waits until this is over: for a beginning whose half nobody could remove.
+
+    Nothing happens in another thread than the main one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {number: handler for number in _ENDING if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None)}
+    for number in before:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
