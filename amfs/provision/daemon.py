@@ -6,6 +6,7 @@ Owns both ends of that start: ``launch`` in the process that starts nodes, ``ent
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import select
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -54,25 +55,47 @@ def node_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]
     return env
 
 
-def launch(config: NodeConfig) -> Started:
-    """Start a detached node process: a session of its own, no parent, standard streams to its log, no other open file of ours."""
-    log = os.open(config.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    ready, tell = os.pipe2(os.O_CLOEXEC)
+class _Order(msgspec.Struct):
+    """To the process that starts nodes: be this node, with these descriptors."""
+
+    config: NodeConfig
+    ready_fd: int
+    log_fd: int
+
+
+def launch(configs: Sequence[NodeConfig]) -> list[Started]:
+    """Start detached node processes: a session of their own, no parent, standard streams to their logs, no other open file of ours.
+
+    One process imports what nodes need, forks each of them and ends: a quarter of a second of CPU once instead of for each.
+    """
+    orders: list[_Order] = []
+    ready_fds: list[int] = []
     try:
+        for config in configs:
+            log = os.open(config.log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            ready, tell = os.pipe2(os.O_CLOEXEC)
+            orders.append(_Order(config, tell, log))
+            ready_fds.append(ready)
+        passed = [descriptor for order in orders for descriptor in (order.ready_fd, order.log_fd)]
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", NODE_MODULE, "--ready-fd", str(tell)],
-            stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=(tell,), start_new_session=True, cwd="/", env=node_environment(),
+            [sys.executable, "-P", "-m", NODE_MODULE], stdin=subprocess.PIPE, stdout=orders[0].log_fd, stderr=orders[0].log_fd,
+            pass_fds=passed, start_new_session=True, cwd="/", env=node_environment(),
         )  # fmt: skip
+    except BaseException:
+        for descriptor in ready_fds:
+            os.close(descriptor)
+        raise
     finally:
-        os.close(log)
-        os.close(tell)
+        for order in orders:
+            os.close(order.ready_fd)
+            os.close(order.log_fd)
     assert process.stdin is not None
     try:
-        process.stdin.write(msgspec.json.encode(config))  # fits into the pipe: nobody waits for anybody here
+        process.stdin.write(msgspec.json.encode(orders))
         process.stdin.close()
     except BrokenPipeError:
-        process.stdin = None  # it ended at once; the ready pipe says so
-    return Started(config.node, ready, config.log_file, process)
+        process.stdin = None  # it ended at once; the ready pipes say so
+    return [Started(config.node, ready, config.log_file, process) for config, ready in zip(configs, ready_fds, strict=True)]
 
 
 def await_ready(started: Iterable[Started], timeout_s: float) -> list[Ready]:
@@ -222,23 +245,35 @@ def _tell_failure(ready_fd: int | None, node: int, text: str) -> None:
 
 
 def enter(serve: Callable[[NodeConfig, int | None], int]) -> int:
-    """The main function of a detached node process (``python -m amfs.node.main --ready-fd N``): returns its exit status."""
-    ready_fd = int(sys.argv[sys.argv.index("--ready-fd") + 1])
-    os.set_inheritable(ready_fd, False)
-    config = msgspec.json.decode(sys.stdin.buffer.read(), type=NodeConfig)
-    try:
-        child = os.fork()
-    except OSError as error:
-        _tell_failure(ready_fd, config.node, str(understood(error)))
-        return 70
-    if child:
-        os._exit(0)  # so that the node is nobody's child, and no leader of its session either
+    """The main function of detached node processes (``python -m amfs.node.main``): forks them; returns in each, its exit status."""
+    orders = msgspec.json.decode(sys.stdin.buffer.read(), type=list[_Order])
+    for order in orders:
+        os.set_inheritable(order.ready_fd, False)
+        os.set_inheritable(order.log_fd, False)
+    gc.freeze()  # what was imported stays in pages that the nodes share
+    for order in orders:
+        try:
+            child = os.fork()
+        except OSError as error:
+            _tell_failure(order.ready_fd, order.config.node, str(understood(error)))
+            continue
+        if not child:
+            break
+    else:
+        os._exit(0)  # so that a node is nobody's child, and no leader of its session either
+    os.dup2(order.log_fd, 1)
+    os.dup2(order.log_fd, 2)
+    for other in orders:
+        os.close(other.log_fd)
+        if other is not order:
+            with contextlib.suppress(OSError):  # of one that could not be forked
+                os.close(other.ready_fd)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    status = run(serve, config, ready_fd)
-    if config.guest and not status:
-        _forget(config)
+    status = run(serve, order.config, order.ready_fd)
+    if order.config.guest and not status:
+        _forget(order.config)
     return status
 
 

@@ -30,6 +30,8 @@ from amfs.vocabulary.messages import Member, Shutdown
 
 START_S = 30.0  # for nodes to listen and to find each other, plus a little for each
 START_PER_NODE_S = 1.0
+_AT_ONCE = 64  # nodes of one starting process: each needs three descriptors there
+
 
 def node_config(
     session: str, directory: Path, keys: Keys, node: int, options: NodeOptions, *, port_step: int = 0, sharing: int = 1
@@ -133,8 +135,9 @@ class LocalProcesses:
         started: list[daemon.Started] = []
         try:
             keys = make_keys()
-            for node in range(self.nodes):
-                started.append(daemon.launch(node_config(chosen, directory, keys, node, options, port_step=node, sharing=self.nodes)))
+            configs = [node_config(chosen, directory, keys, node, options, port_step=node, sharing=self.nodes) for node in range(self.nodes)]
+            for first in range(0, self.nodes, _AT_ONCE):
+                started += daemon.launch(configs[first : first + _AT_ONCE])
             patience = START_S + START_PER_NODE_S * self.nodes
             readies = daemon.await_ready(started, patience)
             session = SessionRecord(
@@ -154,8 +157,7 @@ class LocalProcesses:
 
     def add(self, session: SessionRecord, options: NodeOptions) -> Ready:
         config = prepare_join(session, options)
-        started = daemon.launch(config)
-        ready = daemon.await_ready([started], START_S)[0]
+        ready = daemon.await_ready(daemon.launch([config]), START_S)[0]
         try:
             with Client(session) as client:
                 client.view(START_S, until=lambda view: any(member.node == config.node for member in view.members))

@@ -87,7 +87,7 @@ def _start(name: str | None, options: NodeOptions) -> tuple[int, SessionRecord]:
             config = msgspec.structs.replace(config, guest=host != hosts[0])
             if managers:
                 config = msgspec.structs.replace(config, managers=managers)
-            started.append(daemon.launch(config))
+            started.extend(daemon.launch([config]))
             return daemon.await_ready(started[-1:], patience)[0]
 
         manager = _from_first(comm, begin)
