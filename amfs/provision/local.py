@@ -135,7 +135,9 @@ class LocalProcesses:
         started: list[daemon.Started] = []
         try:
             keys = make_keys()
-            configs = [node_config(chosen, directory, keys, node, options, port_step=node, sharing=self.nodes) for node in range(self.nodes)]
+            configs = [
+                node_config(chosen, directory, keys, node, options, port_step=node, sharing=self.nodes) for node in range(self.nodes)
+            ]
             for first in range(0, self.nodes, _AT_ONCE):
                 started += daemon.launch(configs[first : first + _AT_ONCE])
             patience = START_S + START_PER_NODE_S * self.nodes
