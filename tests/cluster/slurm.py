@@ -22,7 +22,8 @@ PROGRAMS = ("munged", "sbatch", "slurmctld", "slurmd")
 FREEZER = Path("/sys/fs/cgroup/freezer")
 _PORT = 6817
 
-#: Nodes may say that they have more than the machine has. Jobs start at once. A job that was told to end has 5 s before it is killed.
+#: Nodes may say that they have more than the machine has. Jobs start at once. A job that was told to end has 5 s before it is killed; one of
+#: the partition main that has to make room for one of the partition urgent, 10 s.
 CONFIGURATION = """\
 ClusterName=here
 SlurmctldHost=login({login})
@@ -54,8 +55,11 @@ SlurmdTimeout=10
 SlurmctldTimeout=10
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
 {nodes}
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE GraceTime=10 State=UP
 PartitionName=short Nodes=ALL MaxTime=1 State=UP
+PartitionName=urgent Nodes=ALL PriorityTier=9 PreemptMode=OFF State=UP
 """
 
 
