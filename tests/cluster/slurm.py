@@ -22,8 +22,8 @@ PROGRAMS = ("munged", "sbatch", "slurmctld", "slurmd")
 FREEZER = Path("/sys/fs/cgroup/freezer")
 _PORT = 6817
 
-#: Nodes may say that they have more than the machine has. Jobs start at once. A job that was told to end has 5 s before it is killed; one of
-#: the partition main that has to make room for one of the partition urgent, 10 s.
+#: Nodes may say that they have more than the machine has. Jobs start at once. A job that was told to end has 5 s
+#: before it is killed; one of the partition main that has to make room for one of the partition urgent, 10 s.
 CONFIGURATION = """\
 ClusterName=here
 SlurmctldHost=login({login})

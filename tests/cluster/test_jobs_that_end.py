@@ -81,4 +81,6 @@ def test_a_job_that_runs_and_never_becomes_a_node_is_given_up(slurm: Slurm, tmp_
     for pid in second:
         os.kill(pid, signal.SIGSTOP)
     assert scaling.wait(timeout=60) == 0
-    until(lambda: said(slurm, "given up"), f"{status(slurm)['said']}")
+    end += PATIENCE_S  # the keeper gives it a minute
+    while not said(slurm, "given up"):
+        assert time.monotonic() < end, f"{status(slurm)['said']}"
