@@ -36,9 +36,9 @@ def test_a_file_is_what_was_written(tmp_path: Path, kind: str, size: int) -> Non
     source, read = str(tmp_path / "source"), str(tmp_path / "read")
     for number in (3, 4):
         worker.make(source, number, size)
-        store.put(number, source)
+        store.put(f"file{number}", source)
         assert (tmp_path / "x" / f"file{number}").read_bytes() == Path(source).read_bytes()
-        store.get(number, read)
+        store.get(f"file{number}", read)
         worker.check(read, number, size)
     with pytest.raises(AmfsError, match="bytes instead of"):
         worker.check(read, 4, size + 8)
