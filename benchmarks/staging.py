@@ -91,8 +91,8 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
 
 
 class Span(msgspec.Struct, frozen=True, tag="span"):
-    """One task of a run, by its trace; seconds since the run began. ``marks``, of a task that stages: when it began with that, had its
-    inputs, had run its program, had put its outputs."""
+    """One task of a run, by its trace; seconds since ``amfs run`` was started. ``marks``, of a task that stages: when it began with that,
+    had its inputs, had run its program, had put its outputs."""
 
     application: str
     way: str
@@ -302,20 +302,20 @@ class Attempt(NamedTuple):
             raise Failed(f"{self.name}, {self.way}, {self.place.title}: wrong: {error}") from None
         shutil.rmtree(checked)
         of = (self.name, self.way, self.place.title, self.session.nodes, turn)
-        spans = self._spans(read_trace(self.scratch / "trace"), of)
+        spans = self._spans(read_trace(self.scratch / "trace"), of, ran.started_s)
         return Run(*of, len(self.steps), ran.seconds, answer), *spans
 
-    def _spans(self, trace: Trace, of: tuple[str, str, str, int, int]) -> list[Span]:
+    def _spans(self, trace: Trace, of: tuple[str, str, str, int, int], started_s: float) -> list[Span]:
         notes: dict[str, list[int]] = {}
         if self.way == "staged":
             notes = {one.task: one.marks for one in read_lines(self.scratch / "notes", Note)}
         if sorted(trace.task) != sorted(step.id for step in self.steps) or (notes and len(notes) != len(self.steps)):
             raise Failed(f"{self.name}: of {len(self.steps)} tasks {len(trace)} are in the trace, {len(notes)} have noted what they staged")
-        zero = trace.facts["started_us"]
+        late = trace.facts["started_us"] / 1e6 - started_s  # the trace begins with the run, not with the command
         return [
             Span(
-                *of, trace.task[i], trace.label_names[trace.label[i]], trace.node[i], trace.slot[i], trace.start[i] / 1e6,
-                trace.end[i] / 1e6, [(mark - zero) / 1e6 for mark in notes.get(trace.task[i], ())],
+                *of, trace.task[i], trace.label_names[trace.label[i]], trace.node[i], trace.slot[i], late + trace.start[i] / 1e6,
+                late + trace.end[i] / 1e6, [mark / 1e6 - started_s for mark in notes.get(trace.task[i], ())],
             )
             for i in range(len(trace))
         ]  # fmt: skip

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-from benchmarks.plots import COLOURS, LEFT, RIGHT, WIDTH, Panel, document, lines
+from benchmarks.plots import COLOURS, LEFT, RIGHT, WIDTH, Panel, document
 from benchmarks.staging import PARTS, Report, Run, Span
 
 _PART_COLOURS = dict(zip(PARTS, ("#c9ced6", "#7fb8e0", "#3f8f4f", "#e0a13c"), strict=True))
 _TOP, _BOTTOM, _PANEL = 64, 44, 300
 _ROW = 16
+
+
+def _step(most: float, parts: int) -> float:
+    """A round number that divides ``most`` into at most so many parts."""
+    unit = 10.0 ** math.floor(math.log10(most / parts))
+    return next(unit * factor for factor in (1, 2, 5, 10) if most / (unit * factor) <= parts)
 
 
 class Scale:
@@ -24,8 +31,7 @@ class Scale:
         return self.left + (WIDTH - RIGHT - self.left) * seconds / self.longest
 
     def marks(self, top: int, bottom: int) -> list[str]:
-        unit = 10 ** math.floor(math.log10(self.longest / 4))
-        step = next(unit * factor for factor in (1, 2, 5, 10) if self.longest / (unit * factor) <= 8)
+        step = _step(self.longest, 8)
         out = []
         for number in range(int(self.longest / step + 1e-9) + 1):
             x = self.across(number * step)
@@ -49,10 +55,46 @@ def picture(report: Report) -> str:
 
 
 def makespans(report: Report, application: str, counts: Sequence[int]) -> Panel:
-    rows = [row for row in report.rows() if row.application == application]
-    series = {row.series: [(float(one.nodes), one.seconds) for one in rows if one.series == row.series] for row in rows}
-    labels = {float(count): f"{count} node{'s' if count > 1 else ''}" for count in counts}
-    return lines(f"{application}, {rows[0].tasks} tasks: seconds of the whole run (median of {report.head.repeat})", labels, series)
+    """A line through the medians of each series, a dot for each single run; from zero."""
+    groups = {key: runs for key, runs in report.groups().items() if key[0] == application}
+    bottom, room = _PANEL - _BOTTOM, (WIDTH - LEFT - RIGHT) / len(counts)
+    longest = max(run.seconds for runs in groups.values() for run in runs)
+    tasks = next(iter(groups.values()))[0].tasks
+    title = f"{application}, {tasks} tasks: seconds of the whole run (lines: medians, dots: single runs)"
+    out = [f'<text x="{LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>']
+
+    def up(seconds: float) -> float:
+        return bottom - (bottom - _TOP) * seconds / longest
+
+    step = _step(longest, 6)
+    for number in range(int(longest / step + 1e-9) + 1):
+        out += _across(up(number * step), f"{number * step:g}")
+    middle = {count: LEFT + room * (number + 0.5) for number, count in enumerate(counts)}
+    for count, x in middle.items():
+        out.append(f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{count} node{"s" if count > 1 else ""}</text>')
+    names = list(dict.fromkeys(series for _, _, series in groups))
+    out += _legend(names, COLOURS)
+    for name, colour in zip(names, COLOURS, strict=False):
+        mine = [(middle[nodes], runs) for (_, nodes, series), runs in groups.items() if series == name]
+        points = " ".join(f"{x:.1f},{up(statistics.median(run.seconds for run in runs)):.1f}" for x, runs in mine)
+        out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"><title>{escape(name)}</title></polyline>')
+        out += [f'<circle cx="{x:.1f}" cy="{up(run.seconds):.1f}" r="3" fill="{colour}"/>' for x, runs in mine for run in runs]
+    return _PANEL, out
+
+
+def _across(y: float, label: str) -> list[str]:
+    return [
+        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>',
+        f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>',
+    ]
+
+
+def _legend(names: Sequence[str], colours: Sequence[str]) -> list[str]:
+    out, x = [], float(LEFT)
+    for name, colour in zip(names, colours, strict=False):
+        out.append(f'<rect x="{x:.0f}" y="33" width="12" height="10" fill="{colour}"/><text x="{x + 17:.0f}" y="42">{escape(name)}</text>')
+        x += 40 + 7.0 * len(name)
+    return out
 
 
 def application_panels(report: Report, application: str, typical: Mapping[str, Run]) -> list[Panel]:
@@ -78,17 +120,13 @@ def cumulative(title: str, ends: Mapping[str, Sequence[float]], longest: float) 
     def up(count: float) -> float:
         return bottom - (bottom - _TOP) * count / most
 
-    for quarter in range(5):
-        count = most * quarter / 4
-        out.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(count):.1f}" y2="{up(count):.1f}" stroke="#ddd"/>')
-        out.append(f'<text x="{LEFT - 6}" y="{up(count) + 4:.1f}" text-anchor="end">{count:g}</text>')
-    x = float(LEFT)
+    for count in range(0, most + 1, max(1, round(_step(most, 6)))):
+        out += _across(up(count), str(count))
+    out += _legend(list(ends), COLOURS)
     for number, (name, each) in enumerate(ends.items()):
         colour = COLOURS[number % len(COLOURS)]
         path = "".join(f"H{scale.across(end):.1f}V{up(count):.1f}" for count, end in enumerate(each, 1))
         out.append(f'<path d="M{LEFT} {bottom}{path}" fill="none" stroke="{colour}" stroke-width="2"><title>{escape(name)}</title></path>')
-        out.append(f'<rect x="{x:.0f}" y="33" width="12" height="10" fill="{colour}"/><text x="{x + 17:.0f}" y="42">{escape(name)}</text>')
-        x += 40 + 7.0 * len(name)
     return _PANEL, out
 
 
@@ -101,11 +139,7 @@ def timeline(title: str, spans: Sequence[Span], longest: float, seconds: float) 
     bottom = top + _ROW * len(rows) + 4
     out = [f'<text x="{LEFT}" y="20" font-size="14" font-weight="bold">{escape(title)}</text>', *scale.marks(top, bottom)]
     seen = [part for part in PARTS if any(part == name for span in spans for name, _, _ in span.parts)]
-    x = float(LEFT)
-    for part in seen:
-        out.append(f'<rect x="{x:.0f}" y="31" width="12" height="10" fill="{_PART_COLOURS[part]}"/>')
-        out.append(f'<text x="{x + 17:.0f}" y="40">{part}</text>')
-        x += 40 + 7.0 * len(part)
+    out += _legend(seen, [_PART_COLOURS[part] for part in seen])
     for number, (node, slot) in enumerate(rows):
         name = f"node {node}.{slot}" if several else f"node {node}"
         out.append(f'<text x="{LEFT - 6}" y="{top + _ROW * number + 13}" text-anchor="end" font-size="11">{name}</text>')

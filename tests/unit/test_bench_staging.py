@@ -98,6 +98,7 @@ def test_a_task_stages_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def check_spans(way: str, spans: list[staging.Span], steps: list[Any]) -> None:
     assert sorted(span.task for span in spans) == sorted(step.id for step in steps)
     for span in spans:
+        assert span.begun > 0  # since the command was started
         times = [time for _, begin, end in span.parts for time in (begin, end)]
         assert len(times) == (10 if way == "staged" else 2)
         assert times == sorted(times)
@@ -170,8 +171,9 @@ def test_what_was_kept_is_shown_again(tmp_path: Path, nodes: tuple[int, ...]) ->
     drawn = ElementTree.fromstring(timelines.picture(report))
     titles = [text.text or "" for text in drawn.findall(".//{*}text") if text.get("font-weight")]
     if len(nodes) > 1:
-        assert titles == ["lmps, 3 tasks: seconds of the whole run (median of 2)"]
-        assert len(list(drawn.findall(".//{*}polyline"))) == 2
+        assert titles == ["lmps, 3 tasks: seconds of the whole run (lines: medians, dots: single runs)"]
+        assert [len(line.get("points", "").split()) for line in drawn.findall(".//{*}polyline")] == [2, 2]
+        assert len(drawn.findall(".//{*}circle")) == len(report.runs) == 8
     else:
         assert titles[1:] == ["lmps, staged, disk: the whole run took 5.0 s", "lmps, shared, disk: the whole run took 6.0 s"]
         steps = [line.get("d", "").count("V") for line in drawn.findall(".//{*}path") if line.get("fill") == "none"]
