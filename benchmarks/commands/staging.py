@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from amfs.errors import UsageError
+from amfs.errors import SystemSetupError
 from benchmarks.commands.files import OUTPUT, PLOT, directory_of, ended_by_signals, numbers, save, say, show
 from benchmarks.commands.study import DRAW, INSTALL, SAMPLES, lines_to
 
@@ -58,7 +58,7 @@ def staging(
                 places.append(stores.disk(str(local / "store"), d.file_system(local)))
             started, missed, _ = stores.start(stack, [name for name in wanted if name != "directory"], 0, local, install, say)
             if missed:
-                raise UsageError("; ".join(missed.values()))
+                raise SystemSetupError("; ".join(missed.values()))
             sizes = {name: size or ensemble(name).QUICK for name in dict.fromkeys(names or APPLICATIONS[:1])}
             chosen = tuple(way for way in WAYS if not ways or way in ways)
             report = run_staging([*places, *started], Settings(sizes, nodes, slots, repeat, chosen), local, say, keep)
