@@ -38,7 +38,7 @@ def staging(
     """Run an ensemble of examples/ensembles whose tasks stage their own files, and the same one with its data in the session.
 
     NAME is lmps (the default), blast or energyplus, whose programs must be installed. Each task of the first gets its inputs from a store
-    and puts its outputs there; of the second, the session does so once for each file. The results are checked. With one number of nodes,
+    and puts its outputs there; of the second, the session does so for all tasks. The results are checked. With one number of nodes,
     --plot draws finished tasks over time and what each slot did when; with several, the times of the runs.
     """
     from benchmarks import directories as d
