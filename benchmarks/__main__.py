@@ -17,6 +17,8 @@ COMMANDS = {
     "metadata": ("benchmarks.commands.metadata", "The steps of mdtest on mounts beside tmpfs."),
     "filecopy": ("benchmarks.commands.files", "One task writes, one reads: placement of data and of tasks."),
     "storage": ("benchmarks.commands.study", "Many files to and from S3, HDFS and amfs, beside a local disk."),
+    "network": ("benchmarks.commands.study", "Files from each node of a session to each other one."),
+    "staging": ("benchmarks.commands.staging", "Real programs whose tasks stage their own files, beside data that a session shares."),
     "urls": ("benchmarks.commands.urls", "Load and dump of a bucket beside obstore alone."),
     "striping": ("benchmarks.commands.files", "How evenly whole files and stripes fill the nodes."),
     "hashing": ("benchmarks.commands.files", "How evenly unequal nodes share the partitions, beside other hashes, and what moves."),

@@ -23,10 +23,11 @@ import msgspec
 
 from amfs.bench.dispatch import machine
 from amfs.bench.process import Failed
-from amfs.errors import AmfsError, UsageError
+from amfs.errors import AmfsError
 from benchmarks.distributions import dots
 from benchmarks.envelope_table import aligned, share
 from benchmarks.plots import document
+from benchmarks.samples import no_head, read_lines
 from benchmarks.storage_clients import Spot
 from benchmarks.storage_worker import Done, Order, Timed
 
@@ -305,23 +306,15 @@ def read_samples(path: Path) -> Report:
     head: Head | None = None
     samples: list[Sample] = []
     errors: dict[str, str] = {}
-    decoder = msgspec.json.Decoder(Head | Sample | Missed)
-    try:
-        for number, line in enumerate(path.read_bytes().splitlines(), 1):
-            try:
-                one = decoder.decode(line)
-            except msgspec.MsgspecError as error:
-                raise UsageError(f"{path}:{number}: {error}") from None
-            if isinstance(one, Head):
-                head = one
-            elif isinstance(one, Sample):
-                samples.append(one)
-            else:
-                errors[one.place] = one.why
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
+    for one in read_lines(path, Head | Sample | Missed):
+        if isinstance(one, Head):
+            head = one
+        elif isinstance(one, Sample):
+            samples.append(one)
+        else:
+            errors[one.place] = one.why
     if head is None:
-        raise UsageError(f"{path}: does not say what was measured; is it from python -m benchmarks storage --samples?")
+        raise no_head(path, "storage")
     return Report(head, samples, errors)
 
 

@@ -1,4 +1,4 @@
-"""Clients of the stores that ``benchmarks storage`` compares: each copies a file of the local disk into its store, and back.
+"""Clients of the stores that ``benchmarks storage`` and ``staging`` compare: each copies a file of the local disk into its store, and back.
 
 Each is the shortest way to its store that a program has, so that the store is measured and not a library over it: system calls, obstore for
 S3, plain HTTP for WebHDFS, the client of amfs, and fsspec for all else. They know nothing of the measurements.
@@ -36,11 +36,11 @@ class Spot(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Files by number in one directory of a store."""
+    """Files in one directory of a store, by names without a slash."""
 
-    def put(self, number: int, source: str) -> None: ...
+    def put(self, name: str, source: str) -> None: ...
 
-    def get(self, number: int, target: str) -> None: ...
+    def get(self, name: str, target: str) -> None: ...
 
     def prepare(self) -> None: ...
 
@@ -81,11 +81,11 @@ class Directory:
     def __init__(self, spot: Spot) -> None:
         self.place = spot.where
 
-    def put(self, number: int, source: str) -> None:
-        copy(source, f"{self.place}/file{number}")
+    def put(self, name: str, source: str) -> None:
+        copy(source, f"{self.place}/{name}")
 
-    def get(self, number: int, target: str) -> None:
-        copy(f"{self.place}/file{number}", target)
+    def get(self, name: str, target: str) -> None:
+        copy(f"{self.place}/{name}", target)
 
     def prepare(self) -> None:
         os.makedirs(self.place, exist_ok=True)
@@ -109,19 +109,19 @@ class Bucket:
         config = {name: value for name, value in options.items() if value}
         self._store: Any = stores.S3Store(parts.netloc, config=config, client_options={"allow_http": True})
 
-    def _key(self, number: int) -> str:
-        return f"{self._prefix}/file{number}"
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}"
 
-    def put(self, number: int, source: str) -> None:
+    def put(self, name: str, source: str) -> None:
         if os.path.getsize(source) <= _PART:
             with open(source, "rb") as file:
-                self._obstore.put(self._store, self._key(number), file.read(), use_multipart=False)
+                self._obstore.put(self._store, self._key(name), file.read(), use_multipart=False)
         else:
             with open(source, "rb") as file:
-                self._obstore.put(self._store, self._key(number), file, chunk_size=_PART)
+                self._obstore.put(self._store, self._key(name), file, chunk_size=_PART)
 
-    def get(self, number: int, target: str) -> None:
-        keep(target, iter(self._obstore.get(self._store, self._key(number)).stream(min_chunk_size=CHUNK)))
+    def get(self, name: str, target: str) -> None:
+        keep(target, iter(self._obstore.get(self._store, self._key(name)).stream(min_chunk_size=CHUNK)))
 
     def prepare(self) -> None:
         pass  # objects have no directories
@@ -158,14 +158,14 @@ class WebHdfs:
         finally:
             connection.close()
 
-    def put(self, number: int, source: str) -> None:
-        there, _ = self._call("PUT", self._host, self._url(f"{self._place}/file{number}", "CREATE") + "&overwrite=true", 307)
+    def put(self, name: str, source: str) -> None:
+        there, _ = self._call("PUT", self._host, self._url(f"{self._place}/{name}", "CREATE") + "&overwrite=true", 307)
         with open(source, "rb") as file:
             _, host, url = _parts(there)
             self._call("PUT", host, url, 201, file)
 
-    def get(self, number: int, target: str) -> None:
-        there, _ = self._call("GET", self._host, self._url(f"{self._place}/file{number}", "OPEN"), 307)
+    def get(self, name: str, target: str) -> None:
+        there, _ = self._call("GET", self._host, self._url(f"{self._place}/{name}", "OPEN"), 307)
         _, host, url = _parts(there)
         connection, answer = self._ask("GET", host, url)
         try:
@@ -204,11 +204,11 @@ class Session:
         self._layout = spot.options.get("layout")
         self._files = Files(spot.options["session"], node=int(spot.options.get("node", "0")))
 
-    def put(self, number: int, source: str) -> None:
-        self._files.put_file(source, f"{self._place}/file{number}", layout=self._layout)
+    def put(self, name: str, source: str) -> None:
+        self._files.put_file(source, f"{self._place}/{name}", layout=self._layout)
 
-    def get(self, number: int, target: str) -> None:
-        self._files.get_file(f"{self._place}/file{number}", target)
+    def get(self, name: str, target: str) -> None:
+        self._files.get_file(f"{self._place}/{name}", target)
 
     def prepare(self) -> None:
         self._files.makedirs(self._place, exist_ok=True)
@@ -228,11 +228,11 @@ class Url:
         self._fs: Any
         self._fs, self._place = core.url_to_fs(spot.where)
 
-    def put(self, number: int, source: str) -> None:
-        self._fs.put_file(source, f"{self._place}/file{number}")
+    def put(self, name: str, source: str) -> None:
+        self._fs.put_file(source, f"{self._place}/{name}")
 
-    def get(self, number: int, target: str) -> None:
-        self._fs.get_file(f"{self._place}/file{number}", target)
+    def get(self, name: str, target: str) -> None:
+        self._fs.get_file(f"{self._place}/{name}", target)
 
     def prepare(self) -> None:
         self._fs.makedirs(self._place, exist_ok=True)

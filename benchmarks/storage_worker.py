@@ -95,9 +95,9 @@ class Worker:
             source, target = f"{order.local}/file{number}", f"{order.local}/read{number}"
             begun = time.monotonic()
             if order.what in ("write", "raw"):
-                store.put(number, source)
+                store.put(f"file{number}", source)
             if order.what in ("read", "raw"):
-                store.get(number, target)
+                store.get(f"file{number}", target)
             found.append(Timed(number, begun, time.monotonic() - begun))
             if order.what == "make":
                 self.make(source, number, order.size)

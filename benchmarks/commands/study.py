@@ -1,4 +1,4 @@
-"""``benchmarks storage``: many files to and from stores, as the cloud storage paper copies them. Owns its options."""
+"""The measurements of the cloud storage study: many files to and from stores, and files between the pairs of nodes. Owns their options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from amfs.errors import SystemSetupError
+from amfs.errors import SystemSetupError, UsageError
 from benchmarks.commands.files import OUTPUT, PLOT, directory_of, ended_by_signals, save, say, show
 
 STORES = ("moto", "versitygw", "hdfs", "amfs-whole", "amfs-striped", "amfs-mounted")  # benchmarks.stores.NAMES, not imported for --help
@@ -112,3 +112,37 @@ def storage(
     save(picture(report), plot)
     show(report, output, report_text(report))
     return 1 if report.errors else 0
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(2, 64), default=4, show_default=True, help="Of the session that is started and ended.")
+@click.option("--session", "running", metavar="NAME", help="Instead: a session that runs, such as one on the hosts of a cluster.")
+@click.option("--size", callback=file_sizes, default="64MB", show_default=True, metavar="SIZE", help="Of the file whose rate is measured.")
+@click.option("--repeat", type=click.IntRange(1), default=5, show_default=True, help="How often; medians are shown.")
+@SAMPLES
+@DRAW
+@OUTPUT
+@PLOT
+def network(
+    nodes: int, running: str | None, size: tuple[int, ...], repeat: int, samples: Path | None, draw: Path | None, output: str,
+    plot: Path | None,
+) -> int:  # fmt: skip
+    """Have each node of a session fetch a file from each other one: a large one for the rate, one of a byte for the latency.
+
+    One pair at a time, in turn. --plot draws both as heat maps. Local nodes share one machine: their pairs differ by chance only.
+    """
+    from benchmarks.mounts import Session
+    from benchmarks.network import Settings, picture, read_samples, report_text, run_network
+
+    if len(size) > 1:
+        raise UsageError("--size: one size")
+    if draw is not None:
+        report = read_samples(draw)
+    else:
+        with ended_by_signals(), ExitStack() as stack:
+            keep = lines_to(stack, samples)
+            name = running or stack.enter_context(Session(nodes)).file
+            report = run_network(name, Settings(size[0], repeat), say, keep)
+    save(picture(report), plot)
+    show(report, output, report_text(report))
+    return 0

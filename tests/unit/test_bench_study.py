@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from amfs.bench.process import Failed
+from amfs.client.files import Files
 from amfs.errors import AmfsError, UsageError
-from benchmarks import directories, servers, storage
+from benchmarks import directories, heatmap, network, servers, storage
+from benchmarks.mounts import Session
 from benchmarks.storage_clients import Spot, is_url, spot_of, store_of
 from benchmarks.storage_worker import Order, Timed, Worker
 
@@ -34,9 +36,9 @@ def test_a_file_is_what_was_written(tmp_path: Path, kind: str, size: int) -> Non
     source, read = str(tmp_path / "source"), str(tmp_path / "read")
     for number in (3, 4):
         worker.make(source, number, size)
-        store.put(number, source)
+        store.put(f"file{number}", source)
         assert (tmp_path / "x" / f"file{number}").read_bytes() == Path(source).read_bytes()
-        store.get(number, read)
+        store.get(f"file{number}", read)
         worker.check(read, number, size)
     with pytest.raises(AmfsError, match="bytes instead of"):
         worker.check(read, 4, size + 8)
@@ -136,3 +138,41 @@ def test_files_to_s3_and_back(tmp_path: Path) -> None:
 
 def test_sizes_in_words() -> None:
     assert [storage.size_words(size) for size in (1, 1000, 1500, 10**6, 2 * 10**9)] == ["1 B", "1 kB", "1.5 kB", "1 MB", "2 GB"]
+
+
+# ── network ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_node_fetches_from_every_other_one(tmp_path: Path) -> None:
+    kept: list[network.Head | network.Sample] = []
+    with Session(3) as session:
+        report = network.run_network(session.file, network.Settings(300_000, 1), keep=kept.append)
+        with Files(session.file, node=1) as files:
+            assert files.listdir("/") == []
+            files.write_bytes("/x", b"content", rank=0)
+            inode = files.info("/x").ino
+            with pytest.raises(Failed, match="node 1 could not fetch from node 2"):
+                network.fetch(files, 2, inode)  # which has it not
+            assert network.fetch(files, 0, inode) > 0
+            assert [extent.nodes for extent in files.locate("/x")] == [(0,)]
+    pairs = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)]
+    assert [(pair.source, pair.target) for pair in report.pairs()] == pairs
+    assert all(pair.rate > 0 and pair.latency_s > 0 for pair in report.pairs())
+    assert sorted((one.source, one.target) for one in report.samples if one.size == 300_000) == pairs
+    assert set(report.questions()) == {0, 1, 2}
+    (tmp_path / "kept").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in kept))
+    again = network.read_samples(tmp_path / "kept")
+    assert (network.picture(again), network.report_text(again)) == (network.picture(report), network.report_text(report))
+    assert len(ElementTree.fromstring(network.picture(report)).findall(".//{*}title")) == 2 * len(pairs)
+    (tmp_path / "none").write_text("")
+    with pytest.raises(UsageError, match="network --samples"):
+        network.read_samples(tmp_path / "none")
+
+
+@pytest.mark.parametrize("less", [False, True])
+def test_the_best_cell_of_a_heat_map_has_the_deepest_colour(less: bool) -> None:
+    height, elements = heatmap.heat("t", ["node 0", "node 1"], {(0, 1): 5.0, (1, 0): 2000.0}, less_is_better=less)
+    found = {cell[0].text: cell.get("fill") for cell in ElementTree.fromstring(f"<g>{''.join(elements)}</g>").iter("rect") if len(cell)}
+    deep, pale = "#1b6ca8", "#f7fbff"
+    assert found == {"node 0 to node 1: 5": deep if less else pale, "node 1 to node 0: 2,000": pale if less else deep}
+    assert max(float(cell.get("y", 0)) for cell in ElementTree.fromstring(f"<g>{''.join(elements)}</g>").iter("rect")) < height
