@@ -21,9 +21,8 @@ PAUSES_S = (60.0, 300.0, 900.0, 3600.0)
 
 class Facts(NamedTuple):
     """Of the nodes with slots that are members and do not drain. ``coming``: jobs that may still become nodes. ``leaving``: nodes that
-    drain. ``limits``: of the memory of each, 0: it has none. ``memory``, ``spilled``: bytes, those of ``leaving`` too. ``pinned``: nodes
-    that hold files of runs, which a drain would have made again. ``copies``: nodes that shall have each file. ``silent``: that did not
-    answer."""
+    drain. ``limits``: of the memory of each, 0: it has none. ``memory``, ``spilled``: bytes, those of ``leaving`` too.
+    ``copies``: nodes that shall have each file. ``silent``: that did not answer."""
 
     nodes: int
     limits: tuple[int, ...] = ()
@@ -35,7 +34,6 @@ class Facts(NamedTuple):
     parked: int = 0
     coming: int = 0
     leaving: int = 0
-    pinned: int = 0
     copies: int = 1
     silent: int = 0
 
@@ -58,8 +56,6 @@ def floor(facts: Facts, policy: Policy) -> Floor:
                 break
             room, count = room + limit, count + 1
         floors.append(Floor(count, f"{size_text(data)} of files need {plural(count, 'node')}"))
-    if facts.pinned:
-        floors.append(Floor(facts.pinned, f"{plural(facts.pinned, 'node')} hold files of a run"))
     if data and facts.copies > 1:
         floors.append(Floor(facts.copies, f"each file is to be on {plural(facts.copies, 'node')}"))
     if facts.running and facts.slots:

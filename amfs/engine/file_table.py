@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Set
+from collections.abc import Callable, Set
 
 import msgspec
 
@@ -52,6 +52,7 @@ class FileTable:
         self.fetches: deque[tuple[Run, File]] = deque()  # REMOTE files that wait for room
         self.to_disk: set[str] = set()  # files that are to be fetched into the spill directory: too large for memory
         self.disk_jobs: set[int] = set()  # fetches that do so
+        self.on_taken: Callable[[Run, tuple[str, ...], int, bool], None] = lambda run, names, leaver, refused: None
 
     def stage(self, run: Run, entry: TaskEntry, name: str) -> None:
         """A shared input that is to be read from the store: copied there once, however many tasks want it."""
@@ -120,7 +121,7 @@ class FileTable:
             if brought:  # from a URL, or from the file system, which has it on some node or other and links it, or brings it here
                 self._stage_file(run, file)
             elif not run.info.data_aware or at.size < self.limits.forward_bytes_min:
-                self._fetch_file(run, file)
+                self.fetch(run, file)
             for entry in decided:
                 self.all_located(entry)
 
@@ -159,7 +160,7 @@ class FileTable:
                 return
         for file in files:
             if file.state == FileState.REMOTE and not file.fetching:
-                self._fetch_file(run, file)
+                self.fetch(run, file)
 
     def _forward(self, entry: TaskEntry, to: int) -> None:
         run = entry.run
@@ -169,7 +170,8 @@ class FileTable:
         self.outbox.send(to, m.Assign(run.id, (entry.spec,), moved=True))
         self.outbox.moved(entry.run.id, entry.spec, to)
 
-    def _fetch_file(self, run: Run, file: File) -> None:
+    def fetch(self, run: Run, file: File) -> None:
+        """Have a REMOTE file brought here."""
         if file.fetching or file.state != FileState.REMOTE:
             return
         file.fetching = True
@@ -242,7 +244,10 @@ class FileTable:
         file.mtime_ns = 0
         file.fetching = False
         self.state.move_file(file, FileEvent.COPIED)
-        file.spare = True
+        file.spare = file.leaver < 0
+        if file.leaver >= 0:
+            self.on_taken(run, (file.name,), file.leaver, False)
+            file.leaver = -1
         run.counters["fetched_bytes"] += size
         if file.waiting:
             file.waiting[0].bytes_fetched += size
@@ -371,7 +376,7 @@ class FileTable:
             self.unreadable(run, file, event.error)
         else:
             file.fetching = False
-            file.size, file.fixed = event.size, event.directory
+            file.size, file.fixed, file.shared = event.size, event.directory, True
             self.state.move_file(file, FileEvent.COPIED)
             run.counters["staged_bytes"] += event.size
             run.counters["staged_files"] += 1
@@ -438,6 +443,8 @@ class FileTable:
     def unreadable(self, run: Run, file: File, error: str) -> None:
         """It cannot be brought here: tasks that wait for it fail."""
         file.fetching = False
+        if file.leaver >= 0:
+            self.on_taken(run, (file.name,), file.leaver, True)
         waiting, file.waiting = file.waiting, []
         del run.files[file.name]
         self.state.removed(file)
@@ -458,6 +465,7 @@ class FileTable:
             run.counters["copied_out_files"] += 1
             if file is not None and file.state == FileState.LOCAL:
                 self.outbox.publish(run.id, name, event.size, SHARED_RETENTION)
+                file.shared = True
         if file is not None:
             self.state.leave(run, file)
         self.outbox.flushed(run.id, short, event.size, event.error)

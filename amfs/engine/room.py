@@ -400,7 +400,7 @@ class Room:
                     self.files.to_disk.add(file.name)
                 elif file.size > memory.room() - (memory.limit - memory.mark):
                     idle = not (self.inflight or self.granted or self.ready or memory.coming)
-                    if not idle:
+                    if not idle and file.leaver < 0:  # what a node that leaves has cannot wait
                         return
                     if file.size > memory.room():
                         self.wanted = self.wanted or file.size

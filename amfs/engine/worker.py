@@ -18,6 +18,7 @@ import msgspec
 from amfs.config import MemoryLimits, WorkerLimits
 from amfs.engine.file_table import FileTable
 from amfs.engine.fls import SHARED_RETENTION
+from amfs.engine.handing_over import HandingOver
 from amfs.engine.launches import Launches
 from amfs.engine.machine import Machine
 from amfs.engine.room import Room
@@ -34,6 +35,7 @@ from amfs.vocabulary.events import (
     JobDone,
     Kill,
     MembersChanged,
+    MoveAway,
     OpenRun,
     ReadRoom,
     RoomGiven,
@@ -71,6 +73,7 @@ class Worker(Machine):
         self.jobs = state.jobs
         self.files = files = FileTable(state)
         self.launches = Launches(state)
+        self.handing_over = handing_over = HandingOver(state, files)
         self.room = Room(state, files, self.launches)
         self.mean_s = 0.05  # running mean of how long a task takes, for the size of the backlog
         self.steal_wait_s = 0.0  # 0: no steal under way
@@ -85,6 +88,8 @@ class Worker(Machine):
             m.Content: files.on_content,
             m.Drop: files.on_drop,
             m.Flush: files.on_flush,
+            m.TakeFiles: handing_over.on_take,
+            m.FilesTaken: handing_over.on_taken,
             m.OutOfService: self.on_out_of_service,
             m.StealAsk: self.on_steal_ask,
             m.StealNone: self.on_steal_none,
@@ -92,7 +97,7 @@ class Worker(Machine):
         self.on_event = {
             TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: files.on_store_failed, FileDamaged: files.on_file_damaged,
             AdoptFiles: files.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_view,
-            GiveWay: self.room.give_way, RoomGiven: self.room.on_given,
+            MoveAway: handing_over.on_move_away, GiveWay: self.room.give_way, RoomGiven: self.room.on_given,
             RoomRead: lambda event: state.memory.read(event.free, event.others, event.spilled, event.parts),
         }  # fmt: skip
 
@@ -472,6 +477,7 @@ class Worker(Machine):
         """If this node drains it begins nothing more, and gives away what it has not begun."""
         self.state.time_left.learn(event.ends)
         self.on_members_changed(event)
+        self.handing_over.on_members_changed(event)
         waiting, self.state.stranded = self.state.stranded, []
         for entry in waiting:
             self.ready.push(entry)

@@ -18,7 +18,7 @@ from amfs.vocabulary.states import FileState, TaskState
 class File(Content):
     """One file as this node sees it."""
 
-    __slots__ = ("dropped", "fetching", "holders", "listing", "mtime_ns", "source", "state", "waiting")
+    __slots__ = ("dropped", "fetching", "holders", "leaver", "listing", "mtime_ns", "shared", "source", "state", "waiting")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -29,6 +29,8 @@ class File(Content):
         self.listing = 0  # of a directory that a task has made, and which is at a URL; else 0
         self.source = -1  # the holder that was last asked for it
         self.waiting: list[TaskEntry] = []  # tasks parked under this file
+        self.shared = False  # it is on shared storage as well
+        self.leaver = -1  # the node that is to leave and has asked this one to take it
         self.dropped = False  # the FLS wants it gone: as soon as it has no users
 
 

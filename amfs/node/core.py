@@ -279,10 +279,14 @@ class NodeCore:
                 self.staged.append(JobDone(effect.serial, error, effect.size, lost_of=effect.lost_of))
                 continue
             elif isinstance(effect, MoveAway):
+                self._collect("worker", self.worker.handle(effect, self.drain.now), out, local)
                 if self.fs is not None:
                     self._collect("fs", self.fs.handle(effect, self.drain.now), out, local)
                 else:
-                    self.staged.append(MovedAway((), len(self.live) - 1))
+                    self.staged.append(MovedAway(tuple(self.worker.handing_over.kept()), len(self.live) - 1))
+                continue
+            elif isinstance(effect, MovedAway) and (kept := self.worker.handing_over.kept()):
+                self.staged.append(MovedAway((*effect.kept, *kept), effect.takers))
                 continue
             elif isinstance(effect, (MovedAway, Leaving, RoomGiven, RoomWanted)):
                 self.staged.append(effect)

@@ -181,7 +181,7 @@ def facts_of(nodes: resizing.Nodes) -> Facts:
     return Facts(
         nodes=len(nodes.members), limits=tuple([data.get("memory_limit", 0) for data in says]), memory=total("memory", "fs_memory"),
         spilled=total("spilled", "fs_spilled"), slots=total("slots"), running=total("running"), ready=total("ready"),
-        parked=total("parked"), coming=nodes.waiting, leaving=leaving, pinned=sum(map(resizing.is_pinned, says)),
+        parked=total("parked"), coming=nodes.waiting, leaving=leaving,
         copies=max((data.get("copies", 1) for data in says), default=1), silent=len(nodes.members) - len(nodes.says),
     )  # fmt: skip
 

@@ -49,20 +49,15 @@ def held(data: Mapping[str, Any]) -> int:
     return sum(data.get(name, 0) for name in ("memory", "fs_memory", "spilled", "fs_spilled"))
 
 
-def is_pinned(data: Mapping[str, Any]) -> bool:
-    """Has it files of a run, which a drain does not move?"""
-    return bool(data.get("memory", 0) + data.get("spilled", 0))
-
-
 def resize(
     session: SessionRecord, wanted: int, options: NodeOptions, tell: Callable[[str], None], *, by_policy: bool = False, wait: bool = True
 ) -> list[int]:
-    """Bring the session to ``wanted`` nodes; where they are jobs, have it stay so. ``by_policy``: nodes with files of runs do not drain,
-    and a pause after jobs that came to nothing is kept; ``wait``: until those that drain have left. Returns these. Raises SessionError,
+    """Bring the session to ``wanted`` nodes; where they are jobs, have it stay so. ``by_policy``: a pause after jobs that came to nothing
+    is kept; ``wait``: until those that drain have left. Returns these. Raises SessionError,
     UsageError."""
     nodes = look(session)
     change = plan(wanted, len(nodes.members), nodes.waiting)
-    leave = _leaving(session, nodes, change.drain, by_policy) if change.drain else []
+    leave = _leaving(session, nodes, change.drain) if change.drain else []
     if nodes.book is not None:
         _order(nodes.book, Target(wanted, again=not by_policy), bool(change.start or change.cancel), tell)
         if change.start and by_policy and (paused := nodes.book.paused()):
@@ -105,14 +100,12 @@ def _grow(session: SessionRecord, count: int, options: NodeOptions, tell: Callab
         tell(f"node {ready.node} joined {session.name}")
 
 
-def _leaving(session: SessionRecord, nodes: Nodes, count: int, by_policy: bool) -> list[int]:
+def _leaving(session: SessionRecord, nodes: Nodes, count: int) -> list[int]:
     """Which nodes drain. Raises SessionError if so many cannot."""
     manager = nodes.view.manager
     standing = [Standing(node, held(says), says.get("running", 0), node == manager) for node, says in nodes.says.items()]
     leave = to_drain(standing, len(standing))  # all but one, in order
-    if by_policy:
-        leave = [node for node in leave if not is_pinned(nodes.says[node])]
-    if len(leave) < count and (not by_policy or not leave):
+    if len(leave) < count:
         raise SessionError(f"only {len(nodes.says)} of {len(nodes.members)} nodes of {session.name} answer: nothing was done")
     return leave[:count]
 

@@ -13,7 +13,7 @@ from amfs.engine.elasticity import Done, Elasticity, HaveNodes, Looked
 from amfs.engine.policy import Policy
 from amfs.engine.scaling import Standing, plan, to_drain
 from amfs.provision.autoscale import TURN_S, facts_of
-from amfs.provision.resizing import Nodes, held, is_pinned
+from amfs.provision.resizing import Nodes, held
 from amfs.sim.cluster import Cluster
 
 DRAIN_S = 30.0
@@ -79,6 +79,5 @@ class Elastic:
             self.world.at(self.world.now + self.comes_s, self.cluster.add, self.slots)
         manager = nodes.view.manager
         standing = [Standing(node, held(says), says.get("running", 0), node == manager) for node, says in nodes.says.items()]
-        spare = [node for node in to_drain(standing, len(standing)) if not is_pinned(nodes.says[node])]
-        for node in spare[:drain]:
+        for node in to_drain(standing, drain):
             self.cluster.drain(node, DRAIN_S)

@@ -13,7 +13,7 @@ import re
 
 import msgspec
 
-PROTOCOL_VERSION = 10
+PROTOCOL_VERSION = 11
 
 #: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
@@ -418,6 +418,21 @@ class Content(Message, frozen=True, tag=41):
     blobs: tuple[Blob, ...]
 
 
+class TakeFiles(Message, frozen=True, tag=42):
+    """Worker of a node that is to leave -> worker: fetch these from me, since nobody else has them."""
+
+    run: int
+    files: tuple[FileAt, ...]
+
+
+class FilesTaken(Message, frozen=True, tag=43):
+    """The answer: they are here as well; or ``refused``: they cannot be stored here."""
+
+    run: int
+    names: tuple[str, ...]
+    refused: bool = False
+
+
 # ── membership ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -583,7 +598,7 @@ AnyMessage = (
     RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone | Spilled
     | Assign | Done | TaskMoved | OutOfService | StealAsk | StealNone | ReducePlan | PartLost
     | Locate | Located | FileFailed | Publish | Replica | Release | ReadAgain | Drop | Flush | Lost
-    | Fetch | Content
+    | Fetch | Content | TakeFiles | FilesTaken
     | View | ViewChange | Join | Heartbeat | Leave | Withdraw | DrainNode | Shutdown
     | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned
     | PeerRequest | PeerResponse | FsRequest | FsResponse

@@ -87,7 +87,6 @@ def test_an_idle_session_shrinks_to_what_its_files_need() -> None:
     [
         (of(8, memory=3 * GB), 4, "of files need 4 nodes"),
         (of(8, memory=GB, spilled=2 * GB), 4, "of files need 4 nodes"),
-        (of(8, pinned=3), 3, "3 nodes hold files of a run"),
         (of(8, memory=5, copies=2), 2, "on 2 nodes"),
         (of(8, running=7), 4, "7 tasks that run need 4 nodes"),
         (Facts(3, (GB, 8 * GB, 8 * GB), memory=5 * GB), 2, "of files need 2 nodes"),
@@ -238,12 +237,12 @@ class Session(RuleBasedStateMachine):
         self.policy = parse(MEMORY, "small") if name == "small" else policies.load(name)
         self.machine = Elasticity(self.policy)
         self.now, self.nodes, self.coming, self.leaving = 0.0, nodes, 0, 0
-        self.memory = self.running = self.ready = self.pinned = 0
+        self.memory = self.running = self.ready = 0
         self.grew_at = self.shrank_at = -1e9
 
-    @rule(memory=st.integers(0, 30), running=st.integers(0, 40), ready=st.integers(0, 200), pinned=st.integers(0, 3))
-    def the_load_changes(self, memory: int, running: int, ready: int, pinned: int) -> None:
-        self.memory, self.running, self.ready, self.pinned = memory * GB // 2, min(running, 2 * self.nodes), ready, pinned
+    @rule(memory=st.integers(0, 30), running=st.integers(0, 40), ready=st.integers(0, 200))
+    def the_load_changes(self, memory: int, running: int, ready: int) -> None:
+        self.memory, self.running, self.ready = memory * GB // 2, min(running, 2 * self.nodes), ready
 
     @precondition(lambda self: self.coming)
     @rule(data=st.data())
@@ -262,10 +261,9 @@ class Session(RuleBasedStateMachine):
         self.running = min(self.running, 2 * self.nodes)
 
     def facts(self) -> Facts:
-        pinned = min(self.pinned, self.nodes)
         return Facts(
             self.nodes, (GB,) * self.nodes, min(self.memory, (self.nodes + self.leaving) * GB), 0, 2 * self.nodes, self.running, self.ready,
-            coming=self.coming, leaving=self.leaving, pinned=pinned,
+            coming=self.coming, leaving=self.leaving,
         )  # fmt: skip
 
     @rule(later=st.sampled_from([0.0, 1.0, 5.0, 61.0, 130.0]), refused=st.integers(0, 9).map(lambda number: number == 0))
