@@ -205,3 +205,22 @@ def test_a_node_whose_job_ends_begins_nothing_longer_and_leaves_in_time(tmp_path
             said = errors.read()
             assert node.wait() == 0
         assert "its job is about to end: this node drains" in said
+
+
+def test_files_between_tasks_go_to_nodes_that_stay(tmp_path: Path) -> None:
+    """They are wanted only after the node has left, and what made them does not run again."""
+    makers = "".join(f"m{k} -b sh -o a{k} -node 1 -a -c 'echo >> {tmp_path}/made; seq {k} 300000 > a{k}'\n" for k in range(6))
+    gate = f"gate -b sh -o gate -node 0 -a -c 'until [ -e {tmp_path}/open ]; do sleep 0.05; done; echo > gate'\n"
+    readers = "".join(f"r{k} -b sh -i a{k} gate -o b{k} -a -c 'cksum < a{k} > b{k}'\n" for k in range(6))
+    (tmp_path / "list").write_text(makers + gate + readers)
+    with running(2) as session:
+        run = begin(session, tmp_path)
+        until(lambda: (tmp_path / "made").exists() and len((tmp_path / "made").read_text()) == 6)
+        tell(session, 1)
+        (tmp_path / "open").touch()
+        assert run.wait(PATIENCE_S) == 0
+        assert "all that it had is on other nodes" in log(session, 1)
+    assert len((tmp_path / "made").read_text()) == 6
+    for k in range(6):
+        text = "".join(f"{n}\n" for n in range(k, 300001)).encode()
+        assert (tmp_path / f"b{k}").read_text() == subprocess.run(["cksum"], input=text, capture_output=True, check=True).stdout.decode()
