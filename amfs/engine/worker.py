@@ -273,6 +273,8 @@ class Worker(Machine):
             return
         if not ready:
             return
+        if not self.state.peers:  # nobody else could begin it sooner
+            target = self.slots + max(ahead, self.limits.backlog_alone)
         inflight = self.inflight
         if len(inflight) >= target:
             return

@@ -51,6 +51,20 @@ def test_short_tasks_are_queued_at_the_launcher_beyond_its_slots() -> None:
     assert 1 < backlog <= 1 + WorkerLimits().backlog_max, "tasks of 10 us must not wait for a turn of the loop each"
 
 
+def test_a_node_without_neighbours_always_has_a_task_ready_at_the_launcher() -> None:
+    node = Node(slots=2, neighbours=()).assign(*(mine(tid) for tid in range(1, 6)))
+    assert node.running() == [1, 2, 3], "the third begins when a slot is free, without a turn of the loop"
+    node.exits(1, took_us=10_000_000)
+    assert node.running() == [4]
+
+
+def test_with_neighbours_the_rest_stays_where_it_can_be_stolen() -> None:
+    node = Node(slots=2, neighbours=(1,)).assign(*(mine(tid) for tid in range(1, 6)))
+    assert node.running() == [1, 2]
+    node.exits(1, took_us=10_000_000)
+    assert node.running() == [3]
+
+
 def test_higher_priority_runs_first() -> None:
     node = Node(slots=1).assign(mine(1), mine(2), mine(3, priority=5), mine(4, priority=9), mine(5, priority=-1))
     order = node.running()
