@@ -10,6 +10,8 @@ class WorkerLimits(msgspec.Struct, frozen=True):
 
     backlog_s: float = 0.01  # work queued at the launcher beyond its slots, as time
     backlog_max: int = 128  # the same, as tasks
+    backlog_alone: int = 1  # the same at least, as tasks, on a node without neighbours whose tasks take
+    alone_s: float = 1.0  # up to this, on average: behind longer ones nothing is to wait, as neighbours may come
     forward_bytes_min: int = 1 << 16  # data-aware: inputs smaller than this are fetched, not followed
     steal_first_s: float = 0.005
     steal_last_s: float = 0.1  # an idle node must not sleep through the start of a new stage

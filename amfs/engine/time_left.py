@@ -20,6 +20,10 @@ class TimeLeft:
         """``ends``: node -> when its job ends, by the clock of the machines; nodes without an end are not in it."""
         self._ends = ends
 
+    def has_end(self, node: int) -> bool:
+        """Is it known when its job ends?"""
+        return node in self._ends
+
     def is_enough(self, node: int, spec: m.TaskSpec, now: float) -> bool:
         """Can the task end there before the node's job does? It can if nobody knows how long either takes."""
         end = self._ends.get(node)

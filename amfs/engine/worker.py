@@ -76,6 +76,7 @@ class Worker(Machine):
         self.handing_over = handing_over = HandingOver(state, files)
         self.room = Room(state, files, self.launches)
         self.mean_s = 0.05  # running mean of how long a task takes, for the size of the backlog
+        self.measured = False  # some task has ended here, so there is such a mean
         self.steal_wait_s = 0.0  # 0: no steal under way
         self.victim = 0
         self.on_message = {
@@ -278,6 +279,8 @@ class Worker(Machine):
             return
         if not ready:
             return
+        if self._is_alone():
+            target = self.slots + max(ahead, self.limits.backlog_alone)
         inflight = self.inflight
         if len(inflight) >= target:
             return
@@ -287,6 +290,11 @@ class Worker(Machine):
             if entry.state == TaskState.READY and self.state.may_begin(entry):
                 entries.append(entry)
         self.launches.launch(entries)
+
+    def _is_alone(self) -> bool:
+        """Could nobody else begin a task sooner that waits at the launcher, and does it not wait long there? Not if this node drains."""
+        state, short = self.state, self.measured and self.mean_s <= self.limits.alone_s
+        return self.slots > 0 and short and not state.peers and not state.time_left.has_end(self.node)
 
     def needs(self, serial: int) -> Callable[[str], bool] | None:
         """Says of a path whether a blind task that ended well is to be doubted if it looked for it in vain; None: never.
@@ -319,6 +327,7 @@ class Worker(Machine):
                 self._close_if_empty(run)
                 continue
             spec = entry.spec
+            self.measured = True
             self.mean_s += ((end_us - start_us) * 1e-6 - self.mean_s) * 0.1
             if self.mean_s < 1e-5:
                 self.mean_s = 1e-5

@@ -6,9 +6,9 @@ first (lazily: files in use stay valid until they are closed).
 
 from __future__ import annotations
 
-import ctypes
 import os
 from pathlib import Path
+from typing import Any
 
 NAME = "mem"  # of the mount point in the marked directory
 _MNT_DETACH = 2
@@ -21,8 +21,7 @@ def mount(directory: Path) -> Path | None:
         return None
     place = directory / NAME
     place.mkdir(mode=0o700)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"amfs", os.fsencode(place), b"tmpfs", _NOSUID | _NODEV, b"huge=within_size,mode=0700") == 0:
+    if _libc().mount(b"amfs", os.fsencode(place), b"tmpfs", _NOSUID | _NODEV, b"huge=within_size,mode=0700") == 0:
         return place
     place.rmdir()
     return None
@@ -32,4 +31,10 @@ def unmount(directory: Path) -> None:
     """Take off what ``mount`` put below ``directory``, if anything."""
     place = directory / NAME
     if os.path.ismount(place):
-        ctypes.CDLL(None, use_errno=True).umount2(os.fsencode(place), _MNT_DETACH)
+        _libc().umount2(os.fsencode(place), _MNT_DETACH)
+
+
+def _libc() -> Any:
+    import ctypes  # most processes never mount, and it takes a while to be imported
+
+    return ctypes.CDLL(None, use_errno=True)

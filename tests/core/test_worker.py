@@ -6,6 +6,7 @@ neighbours in the unit.
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from parts import BASE, CLIENT, RUN, begin, key, keys, spec
 from worker_node import BIG, DISPATCHER, SHARD, Node, members, mine, tid_of
@@ -49,6 +50,48 @@ def test_short_tasks_are_queued_at_the_launcher_beyond_its_slots() -> None:
         node.exits(tid, took_us=10)
     backlog = len(node.machine.inflight)
     assert 1 < backlog <= 1 + WorkerLimits().backlog_max, "tasks of 10 us must not wait for a turn of the loop each"
+
+
+def test_a_node_without_neighbours_has_a_short_task_ready_at_the_launcher() -> None:
+    node = Node(slots=2, neighbours=()).assign(*(mine(tid) for tid in range(1, 8)))
+    assert node.running() == [1, 2], "nobody knows how long they take"
+    node.exits(1, took_us=50_000)
+    assert node.running() == [3, 4], "the second of these begins when a slot is free, without a turn of the loop"
+    node.exits(2, took_us=50_000)
+    assert node.running() == [5]
+
+
+def test_behind_long_tasks_nothing_waits_at_the_launcher() -> None:
+    node = Node(slots=2, neighbours=()).assign(*(mine(tid) for tid in range(1, 8)))
+    node.running()
+    node.exits(1, took_us=60_000_000)
+    assert node.running() == [3], "a node may join that could begin the next one sooner"
+
+
+def test_nothing_waits_at_the_launcher_of_a_node_whose_job_has_an_end() -> None:
+    node = Node(slots=2, neighbours=())
+    node.feed(msgspec.structs.replace(members(PartitionTable([SHARD] * 8), (), set()), ends={0: 1e6}))
+    node.assign(*(mine(tid) for tid in range(1, 8)))
+    node.running()
+    node.exits(1, took_us=50_000)
+    assert node.running() == [3], "whether there is time for a task is asked when it begins"
+
+
+def test_a_node_that_drains_begins_nothing_ahead() -> None:
+    node = Node(slots=2, neighbours=()).assign(*(mine(tid) for tid in range(1, 8)))
+    node.running()
+    node.exits(1, took_us=50_000)
+    assert node.running() == [3, 4]
+    node.feed(msgspec.structs.replace(members(PartitionTable([SHARD] * 8), (), set()), draining={0}))
+    node.exits(2, took_us=50_000).exits(3, took_us=50_000).exits(4, took_us=50_000)
+    assert node.running() == []
+
+
+def test_with_neighbours_the_rest_stays_where_it_can_be_stolen() -> None:
+    node = Node(slots=2, neighbours=(1,)).assign(*(mine(tid) for tid in range(1, 6)))
+    assert node.running() == [1, 2]
+    node.exits(1, took_us=10_000_000)
+    assert node.running() == [3]
 
 
 def test_higher_priority_runs_first() -> None:

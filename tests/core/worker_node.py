@@ -32,9 +32,9 @@ def members(table: PartitionTable, ring: Sequence[int], dead: Set[int] = frozens
 class Node(Recorder[Worker]):
     """A worker with short ways to tell it things."""
 
-    def __init__(self, slots: int = 2, **of_run: Any) -> None:
+    def __init__(self, slots: int = 2, neighbours: Sequence[int] = (1, 2, 3), **of_run: Any) -> None:
         super().__init__(Worker(0, slots, "/store"))
-        self.feed(members(PartitionTable([SHARD] * 8), [1, 2, 3], set()))
+        self.feed(members(PartitionTable([SHARD] * 8), neighbours, set()))
         if of_run.pop("begun", True):
             self.tell(CLIENT, begin(**of_run))
             self.effect(OpenRun)
