@@ -147,7 +147,9 @@ enum {
     META_SET_LAYOUT = 128,
     META_SET_RANK = 256,
     META_SET_BLOCKS = 512,
-    META_SET_COPIES = 1024
+    META_SET_COPIES = 1024,
+    META_SET_DIRECTLY = META_SET_MODE | META_SET_UID | META_SET_GID | META_SET_ATIME |
+        META_SET_MTIME, /* what another node may ask for so */
 };
 /* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory clears suid (and
  * sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
@@ -243,6 +245,9 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
                     struct meta_attr *left, struct meta_unlinked *how);
 /* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. */
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out);
+/* Of a file. What META_SET_DIRECTLY names alone; times that the asker has given to its copy already. */
+int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
+                     struct meta_attr *out);
 int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker);
 
 /* ── asking others directly ──

@@ -293,6 +293,7 @@ void fsmeta_record_written(struct meta *meta, struct inode *inode, int32_t node,
 void fsmeta_stop_using(struct inode *inode, int32_t node);
 int fsmeta_put_copy(struct meta *meta, const struct meta_attr *attr, bool replica); /* 0 or ENOMEM */
 
+void fsmeta_set_inode(struct meta *meta, struct inode *inode, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker);
 int fsmeta_content_here(const struct meta *meta, uint64_t ino,
                         struct inode **inode); /* META_NOT_MINE, ENOENT, EISDIR, EINVAL: no content */
 bool fsmeta_is_short(const struct inode *inode, size_t most, size_t *there); /* of copies of its content */

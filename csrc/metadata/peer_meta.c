@@ -89,6 +89,15 @@ static int closed(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     return error;
 }
 
+static int setattr(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    if (q->attr == NULL || q->value_length != PEER_META_MASK_BYTES) return EINVAL;
+    unsigned mask = (unsigned)get_le(q->value, PEER_META_MASK_BYTES);
+    int error = meta_setattr_for(peer_meta->meta, q->ino, mask, q->attr, q->now, node, &reply->attr);
+    if (error == 0 && peer_meta->has_kernel && peer_meta->kernel.knows(peer_meta->kernel.context, q->ino))
+        peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
+    return error;
+}
+
 static int touch(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q) {
     int error = meta_dir_touch_for(peer_meta->meta, q->ino, q->now, node);
     if (error == 0 && peer_meta->has_kernel) peer_meta->kernel.touched(peer_meta->kernel.context, q->ino);
@@ -110,7 +119,8 @@ static int content(struct peer_meta *peer_meta, const struct peer_meta_question 
 }
 
 static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
-    bool changes = q->op == PEER_META_CREATE || q->op == PEER_META_UNLINK || q->op == PEER_META_CLOSED || q->op == PEER_META_TOUCH;
+    bool changes = q->op == PEER_META_CREATE || q->op == PEER_META_UNLINK || q->op == PEER_META_CLOSED || q->op == PEER_META_TOUCH ||
+                   q->op == PEER_META_SETATTR;
     if (changes && atomic_load_explicit(&peer_meta->shy, memory_order_relaxed)) return META_BUSY;
     switch (q->op) {
     case PEER_META_LOOKUP: return lookup(peer_meta, node, q, reply);
@@ -120,6 +130,7 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_UNLINK: return unlink_name(peer_meta, node, q, reply);
     case PEER_META_CLOSED: return closed(peer_meta, node, q, reply);
     case PEER_META_TOUCH: return touch(peer_meta, node, q);
+    case PEER_META_SETATTR: return setattr(peer_meta, node, q, reply);
     case PEER_META_READLINK: return meta_readlink(peer_meta->meta, q->ino, (char *)reply->bytes, PEER_META_BYTES_MAX, &reply->count);
     case PEER_META_GET_XATTR: return get_xattr(peer_meta, q, reply);
     case PEER_META_CONTENT: return content(peer_meta, q, reply);
