@@ -15,6 +15,7 @@ from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.node.core import HEARTBEAT, NodeCore
 from amfs.sim import drains, session_files
+from amfs.sim.asking import Changed
 from amfs.sim.backups import BackupSender
 from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
 from amfs.sim.node_io import NodeIO
@@ -28,6 +29,7 @@ from amfs.vocabulary.events import (
     Effect,
     Event,
     FsWork,
+    FsWorked,
     Log,
     PeerGone,
     PeersHeard,
@@ -160,9 +162,15 @@ class SimNode(Process):
 
     def _done(self, effect: FsWork) -> None:
         if self.alive:
-            event = self.files.do(effect)
-            if effect.serial:
-                self.arrive(("event", event))
+            self._settle(self.files.do(effect), self.files.asking.take_changed())
+
+    def _settle(self, event: FsWorked, changed: Changed) -> None:
+        """The end of a work is heard when the backups of nodes that it has changed something on know that."""
+        heard = self.files.asking.answer(event, changed) if self.alive else None
+        if heard is not None and event.serial:
+            self.arrive(("event", heard))
+        elif heard is None and self.alive:
+            self.world.at(self.world.now + self.world.costs.latency_s, self._settle, event, changed)
 
     def die(self) -> None:
         super().die()

@@ -181,8 +181,20 @@ struct target {
 
 enum { STALE_MARKS = 256 };
 
+/* The last one that was made here. */
+struct spread {
+    int32_t manager;
+    uint64_t number; /* there */
+    size_t count;
+    int64_t *answers;
+};
+
 struct meta {
     pthread_mutex_t lock;
+    pthread_mutex_t spread_lock; /* of the next three; taken before `lock` */
+    uint64_t refused; /* questions of it up to this one are too late */
+    int32_t manager; /* whose changes of directories are made; -1: nobody's, this node does not know the directories */
+    struct spread spread;
     int32_t node;
     atomic_size_t partitions; /* 0 until there is a table; then constant */
     int32_t *owners;

@@ -118,10 +118,22 @@ static int content(struct peer_meta *peer_meta, const struct peer_meta_question 
     return fsio_small_get(peer_meta->io, q->ino, reply->bytes, reply->count) == 0 ? 0 : META_BUSY;
 }
 
+static bool changes(enum peer_meta_op op) {
+    switch (op) {
+    case PEER_META_CREATE:
+    case PEER_META_UNLINK:
+    case PEER_META_CLOSED:
+    case PEER_META_TOUCH:
+    case PEER_META_SETATTR:
+    case PEER_META_SPREAD:
+    case PEER_META_RESERVE:
+    case PEER_META_STRIKE: return true;
+    default: return false;
+    }
+}
+
 static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
-    bool changes = q->op == PEER_META_CREATE || q->op == PEER_META_UNLINK || q->op == PEER_META_CLOSED || q->op == PEER_META_TOUCH ||
-                   q->op == PEER_META_SETATTR;
-    if (changes && atomic_load_explicit(&peer_meta->shy, memory_order_relaxed)) return META_BUSY;
+    if (changes(q->op) && atomic_load_explicit(&peer_meta->shy, memory_order_relaxed)) return META_BUSY;
     switch (q->op) {
     case PEER_META_LOOKUP: return lookup(peer_meta, node, q, reply);
     case PEER_META_GETATTR:
@@ -135,6 +147,9 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_GET_XATTR: return get_xattr(peer_meta, q, reply);
     case PEER_META_CONTENT: return content(peer_meta, q, reply);
     case PEER_META_HOLD: return q->attr == NULL ? EINVAL : meta_hold_small_for(peer_meta->meta, q->ino, node, q->attr);
+    case PEER_META_SPREAD: return peer_meta_take_spread(peer_meta, q, reply->bytes, &reply->count);
+    case PEER_META_RESERVE: return peer_meta_reserve(peer_meta, node, q, reply->bytes, &reply->count);
+    case PEER_META_STRIKE: return peer_meta_strike(peer_meta, node, q);
     case PEER_META_BACKUP: return peer_meta_take_backup(peer_meta, node, q, reply->bytes, &reply->count);
     default: return EINVAL;
     }
@@ -145,8 +160,7 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     struct meta_attr attr;
     uint32_t serial;
     if (!peer_meta_read_question(question, size, &q, &attr, &serial)) return 0;
-    bool bytes = q.op == PEER_META_READLINK || q.op == PEER_META_GET_XATTR || q.op == PEER_META_CONTENT || q.op == PEER_META_BACKUP;
-    bool record = !bytes && q.op != PEER_META_TOUCH && q.op != PEER_META_HOLD;
+    bool record = !peer_meta_bytes_come(q.op) && q.op != PEER_META_TOUCH && q.op != PEER_META_HOLD && q.op != PEER_META_STRIKE;
     struct reply reply = {.bytes = to + ANSWER_HEAD};
     if (q.heard != 0) meta_backup_heard(peer_meta->meta, node, q.heard);
     if (q.op != PEER_META_BACKUP) pthread_rwlock_rdlock(&peer_meta->kernel_lock); /* a batch may wait for a table */
