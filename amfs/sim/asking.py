@@ -22,6 +22,8 @@ class There(Protocol):
     meta: Meta
 
     def forget(self, order: w.Invalidate) -> None: ...
+    @property
+    def send_backups(self) -> Callable[[], None]: ...
 
 
 class Network(Protocol):
@@ -94,6 +96,7 @@ class SimAsking:
         answer = act(there)
         if there.meta.ticket() != before:
             self._changed.append((there, there.meta.ticket()))
+            there.send_backups()
         return answer
 
     def take_changed(self) -> Changed:
@@ -111,5 +114,6 @@ class SimAsking:
             return
         try:
             act(there)
+            there.send_backups()
         except OSError as refused:
             assert refused.errno in (META_BUSY, META_NOT_MINE, errno.EEXIST, errno.EIO), refused

@@ -99,6 +99,7 @@ class SimFileBackend:
         self.kept: dict[int, bytearray] = {}  # by handle: the content that it has open, of a part that was removed since
         self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
         self.invalidated: list[tuple[Any, ...]] = []
+        self.send_backups: Callable[[], None] = lambda: None  # something was changed past the poll loop
         self.names_gone: list[int] = []  # with names: of which directory, as of ``Invalidate``
         self.freed: list[int] = []
         self.spilled: set[int] | None = None  # None: there is no disk

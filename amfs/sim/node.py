@@ -47,6 +47,8 @@ from amfs.vocabulary.fs_works import AwaitBackup
 if TYPE_CHECKING:
     from amfs.sim.workload import Workload
 
+BACKUPS_S = 0.001  # between two looks whether backups know what was changed past a poll loop
+
 
 class PricedCore(NodeCore):
     """A NodeCore that keeps the bill: what its machines would have cost a real loop, in microseconds."""
@@ -121,6 +123,7 @@ class SimNode(Process):
             self.files = SimFileBackend(contents, me.node, Meta(me.node))
             fs = FileSystem(me.node, self.files.meta, copies=contents.copies)
             self.backups = BackupSender(self, contents, self.files)
+            self.files.send_backups = self._send_backups
         limits = limits or Limits()
         memory_limits = limits.memory
         if memory_limits.spill:
@@ -139,6 +142,10 @@ class SimNode(Process):
         self.known: set[int] = set()  # members of the view that the transport was told of
         self.stopped = ""
         self.seen: m.View | None = None  # the view that was looked at last
+
+    def _send_backups(self) -> None:
+        if self.core.fs is not None:
+            self.backups.look(self.core.fs.members.live)
 
     def start(self) -> None:
         """Found or join the session."""
@@ -170,7 +177,7 @@ class SimNode(Process):
         if heard is not None and event.serial:
             self.arrive(("event", heard))
         elif heard is None and self.alive:
-            self.world.at(self.world.now + self.world.costs.latency_s, self._settle, event, changed)
+            self.world.at(self.world.now + BACKUPS_S, self._settle, event, changed)
 
     def die(self) -> None:
         super().die()

@@ -67,14 +67,18 @@ static int create(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     return error == ENOENT || error == ENOTDIR ? META_BUSY : error; /* we may not have heard of the directory yet */
 }
 
+/* This node knows which of its mounts has heard of a file, and of nothing else. */
+static bool may_know(const struct peer_meta *peer_meta, const struct meta_attr *attr) {
+    return peer_meta->has_kernel && (!S_ISREG(attr->mode) || peer_meta->kernel.knows(peer_meta->kernel.context, attr->ino));
+}
+
 static int unlink_name(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
     struct meta_unlinked how;
     if (peer_meta->has_kernel && peer_meta->kernel.unseen(peer_meta->kernel.context)) return META_BUSY;
     int error = meta_unlink_for(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, (q->flags & PEER_META_USED) != 0,
                                 &reply->attr, &how);
     if (error != 0) return error;
-    /* It knows of files who of its mounts has heard of them, of nothing else. */
-    if (peer_meta->has_kernel && (!S_ISREG(reply->attr.mode) || peer_meta->kernel.knows(peer_meta->kernel.context, reply->attr.ino)))
+    if (may_know(peer_meta, &reply->attr))
         peer_meta->kernel.forget(peer_meta->kernel.context, reply->attr.ino, q->ino, q->name, q->name_length);
     if (how.gone && how.here) fsio_part_delete(peer_meta->io, reply->attr.ino);
     if (how.gone && how.there) reply->flags |= PEER_META_GONE;
@@ -93,8 +97,7 @@ static int setattr(struct peer_meta *peer_meta, int32_t node, const struct peer_
     if (q->attr == NULL || q->value_length != PEER_META_MASK_BYTES) return EINVAL;
     unsigned mask = (unsigned)get_le(q->value, PEER_META_MASK_BYTES);
     int error = meta_setattr_for(peer_meta->meta, q->ino, mask, q->attr, q->now, node, &reply->attr);
-    if (error == 0 && peer_meta->has_kernel && peer_meta->kernel.knows(peer_meta->kernel.context, q->ino))
-        peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
+    if (error == 0 && may_know(peer_meta, &reply->attr)) peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
     return error;
 }
 
