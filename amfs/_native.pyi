@@ -213,6 +213,10 @@ class Io:
         """Of a file that is open here in stripes: what ``stat`` says until it is read, or written. None: that one stays."""
     def await_backups(self, serial: int, ticket: int) -> None:
         """Ends, as a job, when backups know all changes of the shard up to the ticket."""
+    def ask(self, serial: int, nodes: tuple[int, ...], op: int, ino: int, now: int, name: bytes, value: bytes, /) -> None:
+        """Ask the shards of other nodes directly (csrc/metadata/peer_meta.h). Ends as a job when all have answered."""
+    def answers(self, serial: int, /) -> list[tuple[int, bytes]]:
+        """Of such a job that has ended, for each node: errno, ECONNABORTED if nobody knows whether it was done, and bytes. Once."""
     def backups_changed(self) -> None:
         """The shard was told of other backups, or has something to tell them."""
     def set_spill(self, directory: str) -> None:
@@ -387,6 +391,15 @@ class Meta:
     def dir_name(self, ino: int) -> bytes: ...
     def dir_below(self, ino: int, ancestor: int) -> bool: ...
     def dir_freeze(self, ino: int, frozen: bool) -> None: ...
+    def set_manager(self, manager: int) -> None:
+        """Whose changes of directories other nodes may bring here directly; -1: nobody's."""
+    def spread(self, manager: int, number: int, changes: bytes, directly: bool = False) -> builtins.list[int]:
+        """Make the changes (vocabulary/directory_changes.py) of one spread, if that has not been done: the answer of each."""
+    def refuse(self, manager: int, number: int) -> None:
+        """Questions of the manager up to this one are not heard any more; the next two are such."""
+    def reserve_for(self, manager: int, number: int, dir: int, name: bytes) -> int: ...
+    def strike_for(self, manager: int, number: int, dir: int, name: bytes, ino: int) -> None: ...
+    def dir_touch_for(self, ino: int, now: int, asker: int) -> None: ...
     def dir_touched(self, ino: int) -> int:
         """When entries of a directory were last changed through this node (ns); 0: not since its times were set."""
     def dir_touch(self, ino: int, now: int) -> tuple[int, ...]:

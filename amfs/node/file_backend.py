@@ -25,6 +25,7 @@ from amfs.host.extents import Handle, next_data
 from amfs.host.trees import make_directories
 from amfs.node import bulk
 from amfs.node.account import Account
+from amfs.node.asking import Asking
 from amfs.node.file_neighbours import Address, Caches
 from amfs.node.store import mode_left, room
 from amfs.node.url_works import UrlWorks
@@ -111,6 +112,7 @@ class FileBackend:
         self._working: dict[int, tuple[float, Any]] = {}  # when it began
         self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
+        self._asking = Asking(self.io)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.urls = UrlWorks(self._finish, self._reading, self.path, self._check, self._scratch)
         self._begin = self._works()
@@ -168,6 +170,7 @@ class FileBackend:
             w.PushStripe: lambda serial, o: self.io.push_stripe(serial, o.ino, o.index, o.node),
             w.Invalidate: self.invalidate,
             w.AwaitBackup: lambda serial, o: self.io.await_backups(serial, o.ticket),
+            **self._asking.works(),
             **self.urls.long(),
         }
         return works | {kind: (self._ended_by_io(begin), lambda o: None) for kind, begin in by_io.items()}
@@ -234,7 +237,7 @@ class FileBackend:
                 after = self._after.pop(serial, None)
                 if after is not None and not error:
                     after()
-                events.append(FsWorked(serial, error, size))
+                events.append(FsWorked(serial, *self._asking.answer(serial, error, size)))
             elif kind == FETCHED:
                 events.append(self._fetched(serial, size, error))
             elif kind == FULL:

@@ -13,6 +13,7 @@ from typing import Any
 
 from amfs._native import Meta
 from amfs.host.digests import Digest
+from amfs.sim.asking import KINDS, SimAsking
 from amfs.sim.bit_flips import BitFlips
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary.attr import COPIED, LOCAL, REMOTE, STRIPES, Facts, Opened, stripe_of
@@ -23,7 +24,7 @@ STRIPE = 4096
 LIMIT = 1 << 30
 SEES_ALL = 1 << 62  # of losses
 #: Works that end later, beside all else.
-SLOW = (w.Fetch, w.Restripe, w.Gather, w.FetchStripe, w.ListCopied)
+SLOW = (w.Fetch, w.Restripe, w.Gather, w.FetchStripe, w.ListCopied, *KINDS)
 
 
 class Contents:
@@ -51,7 +52,11 @@ class Contents:
         self.fetches = 0  # parts that nodes have fetched from each other
         self.digests = 0  # taken
         self.flips = BitFlips(self.nodes)
+        self.late: list[Callable[[], None]] = []  # questions that come after their connection has broken
         self.names_may_go = False  # a node died when not all names were on two nodes
+
+    def there(self, number: int) -> SimFileBackend | None:
+        return self.nodes.get(number)
 
     def leave(self, gone: SimFileBackend) -> None:
         """A node is no more: what others hold open through it is broken, and what it held open through others is closed. A node that was
@@ -94,10 +99,13 @@ class SimFileBackend:
         self.kept: dict[int, bytearray] = {}  # by handle: the content that it has open, of a part that was removed since
         self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
         self.invalidated: list[tuple[Any, ...]] = []
+        self.send_backups: Callable[[], None] = lambda: None  # something was changed past the poll loop
+        self.names_gone: list[int] = []  # with names: of which directory, as of ``Invalidate``
         self.freed: list[int] = []
         self.spilled: set[int] | None = None  # None: there is no disk
         self._lost_parts: dict[int, int] = {}  # partition -> of which losses the node had heard when its stripes were lost
         self._lost_copies: dict[int, int] = {}  # likewise, of files that have copies
+        self.asking = SimAsking(contents, number)
         contents.nodes[number] = self
         self._works: dict[type, Callable[[Any], Any]] = dict((
             w.MakePart.by(lambda o: self.make(o.ino)), w.LiveFacts.by(self._live), w.SetTimes.by(lambda o: 0),
@@ -123,8 +131,15 @@ class SimFileBackend:
             w.PushStripe.by(lambda o: 0), w.MendStripe.by(lambda o: 0), w.DropCopied.by(lambda o: None), w.MarkCopied.by(lambda o: None),
             w.SetTable.by(lambda o: None), w.SetMoving.by(lambda o: None),
             w.AddPeer.by(lambda o: None), w.SendBackups.by(lambda o: None), w.ForgetPeer.by(lambda o: self._forget_peer(o.node)),
-            w.Invalidate.by(lambda o: self.invalidated.append((o.inodes, o.entries, o.but))),
+            *self.asking.works(),
+            w.Invalidate.by(self.forget),
         ))  # fmt: skip
+
+    def forget(self, order: w.Invalidate) -> None:
+        """The kernel of its mount is told."""
+        self.invalidated.append((order.inodes, order.entries, order.but))
+        if order.entries:
+            self.names_gone.append(order.gone)
 
     def serve(self, *works: tuple[type, Callable[[Any], Any]]) -> None:
         """Do these, too."""

@@ -15,6 +15,7 @@ from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Limits as LinkLimits
 from amfs.node.core import HEARTBEAT, NodeCore
 from amfs.sim import drains, session_files
+from amfs.sim.asking import Changed
 from amfs.sim.backups import BackupSender
 from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
 from amfs.sim.node_io import NodeIO
@@ -28,6 +29,7 @@ from amfs.vocabulary.events import (
     Effect,
     Event,
     FsWork,
+    FsWorked,
     Log,
     PeerGone,
     PeersHeard,
@@ -44,6 +46,8 @@ from amfs.vocabulary.fs_works import AwaitBackup
 
 if TYPE_CHECKING:
     from amfs.sim.workload import Workload
+
+BACKUPS_S = 0.001  # between two looks whether backups know what was changed past a poll loop
 
 
 class PricedCore(NodeCore):
@@ -119,6 +123,7 @@ class SimNode(Process):
             self.files = SimFileBackend(contents, me.node, Meta(me.node))
             fs = FileSystem(me.node, self.files.meta, copies=contents.copies)
             self.backups = BackupSender(self, contents, self.files)
+            self.files.send_backups = self._send_backups
         limits = limits or Limits()
         memory_limits = limits.memory
         if memory_limits.spill:
@@ -137,6 +142,10 @@ class SimNode(Process):
         self.known: set[int] = set()  # members of the view that the transport was told of
         self.stopped = ""
         self.seen: m.View | None = None  # the view that was looked at last
+
+    def _send_backups(self) -> None:
+        if self.core.fs is not None:
+            self.backups.look(self.core.fs.members.live)
 
     def start(self) -> None:
         """Found or join the session."""
@@ -160,9 +169,15 @@ class SimNode(Process):
 
     def _done(self, effect: FsWork) -> None:
         if self.alive:
-            event = self.files.do(effect)
-            if effect.serial:
-                self.arrive(("event", event))
+            self._settle(self.files.do(effect), self.files.asking.take_changed())
+
+    def _settle(self, event: FsWorked, changed: Changed) -> None:
+        """The end of a work is heard when the backups of nodes that it has changed something on know that."""
+        heard = self.files.asking.answer(event, changed) if self.alive else None
+        if heard is not None and event.serial:
+            self.arrive(("event", heard))
+        elif heard is None and self.alive:
+            self.world.at(self.world.now + BACKUPS_S, self._settle, event, changed)
 
     def die(self) -> None:
         super().die()

@@ -466,6 +466,44 @@ class AwaitBackup(WorkOrder[None], frozen=True):
     ticket: int
 
 
+class SpreadTo(WorkOrder[list[list[int] | None]], frozen=True):
+    """Changes of directories (``directory_changes``), of spread ``number`` of this manager, at these nodes. Of each node the answers, or
+    None: it has not said that it has made them."""
+
+    nodes: tuple[int, ...]
+    manager: int
+    number: int
+    changes: bytes
+
+
+class ReserveAt(WorkOrder[int], frozen=True):
+    """The entry of a directory that is about to be made, at a node that has it: the number. ECONNABORTED, of this and the next two: nobody
+    knows whether it was done; any other error: it was not."""
+
+    node: int
+    number: int  # of this question among those of the manager; likewise of the next
+    dir: int
+    name: bytes
+
+
+class StrikeAt(WorkOrder[None], frozen=True):
+    """The entry of a directory that is about to go, likewise."""
+
+    node: int
+    number: int
+    dir: int
+    name: bytes
+    ino: int
+
+
+class TouchAt(WorkOrder[None], frozen=True):
+    """Entries of a directory have changed, whose home is a node."""
+
+    node: int
+    dir: int
+    now: int
+
+
 class SendBackups(WorkOrder[None], frozen=True):
     """There may be something to tell the backups."""
 
@@ -503,5 +541,6 @@ AnyWork = (
     | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile
     | OpenStorages | CloseStorages | CountMoved | FetchUrl | ReadUrl | StoreUrl
     | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups
+    | SpreadTo | ReserveAt | StrikeAt | TouchAt
     | AddPeer | ForgetPeer | Invalidate
 )  # fmt: skip

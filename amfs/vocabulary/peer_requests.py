@@ -121,7 +121,17 @@ class Unlock(NameCall[None], frozen=True):
 
 
 class ReserveDirectory(NameCall[int], frozen=True):
-    """Make the entry of a directory that is about to be made. Answers its number."""
+    """Make the entry of a directory that is about to be made. Answers its number. ``again``: that may have been done; then it is the number
+    of the entry that is there, unless there is such a directory."""
+
+    again: bool = False
+
+
+class Refuse(PeerCall[None], frozen=True):
+    """Of the manager: nobody knows whether its questions up to this number, which went past the poll loops, were heard. They are not any
+    more."""
+
+    number: int
 
 
 class List(PeerCall[Names], frozen=True):
@@ -439,6 +449,7 @@ class DropDirectory(Change, frozen=True):
     dir: int
     name: bytes
     keep_entry: bool
+    now: int
 
 
 class ForgetName(Change, frozen=True):
@@ -514,7 +525,8 @@ class ChangeDirectory(PeerCall[Attr], frozen=True):
 
 class Spread(PeerCall[list[list[int]]], frozen=True):
     """Apply some changes, and pass them on down the tree. The answers of all that are below: for each node and change the number of entries
-    that a frozen directory has there, or minus the number of an error."""
+    that a frozen directory has there; of one that is added or dropped 1 if that node has seen to the times of the one above; or minus the
+    number of an error."""
 
     changes: tuple[AnyChange, ...]
     order: tuple[int, ...]  # the tree; the manager first
@@ -534,7 +546,7 @@ class ReportDirectories(PeerCall[bytes | None], frozen=True):
 
 
 AnyPeerCall = (
-    Lookup | Create | Insert | Remove | Unlink | RenameFile | Lock | Unlock | ReserveDirectory | List
+    Lookup | Create | Insert | Remove | Unlink | RenameFile | Lock | Unlock | ReserveDirectory | Refuse | List
     | Getattr | Setattr | Link | Open | OpenExclusively | ResumeWriting | AbortWriteOpen | Closed | Unused | Hold | GiveUp
     | Damaged | Holders | Checkpoint | Secure | Readlink | SetXattr | GetXattr | ListXattr | RemoveXattr | SetPending | Publish | Touch
     | Stale | Drop | DropWhole | DropStripes | Recall | Proxy | Keep | HasContent | Live | SetTimes | ReportUsage | Restripe | Take
@@ -555,7 +567,7 @@ REPEATABLE = QUESTIONS | LONG | frozenset((Open, Hold, AbortWriteOpen))
 #: They change no record of the shard. (Calls about partitions wait for backups by themselves.)
 CHANGES_NOTHING = QUESTIONS | frozenset((
     Lock, Unlock, MoveUrls, StripesOf, Arrive, Have, SettleDirectories, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage, Stale,
-    Keep, ReportDirectories,
+    Keep, ReportDirectories, Refuse,
     KeepCopy, DropCopies, KeepCopies, CopyStripes, ExpectCopies, Check, CheckStripes, SendStripe, CheckStore, HasContent, StillComing,
 ))  # fmt: skip
 #: When a node asks itself for one of these, the answer waits for the backups. (That it has opened or closed a file is void when it dies;

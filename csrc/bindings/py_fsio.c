@@ -37,6 +37,7 @@ static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
     options.incarnation = incarnation;
     if (!PyErr_Occurred()) self = py_new_object(type);
     if (self != NULL) {
+        pthread_mutex_init(&self->answers_lock, NULL);
         WITHOUT_GIL(self->io = fsio_new(&options, error, sizeof error));
         if (self->io == NULL) {
             PyErr_SetString(PyExc_OSError, error);
@@ -51,7 +52,9 @@ static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords) 
 static void io_dealloc(PyObject *self) {
     struct fsio *io = fsio_of_object(self);
 
+    fsio_asking_end((io_object *)self);
     if (io != NULL) WITHOUT_GIL(fsio_free(io));
+    fsio_asking_free((io_object *)self);
     Py_XDECREF(((io_object *)self)->meta);
     py_free_object(self);
 }
@@ -418,6 +421,7 @@ static PyObject *io_part_retimed(PyObject *self, PyObject *args) {
 
 static PyObject *io_stop(PyObject *self, PyObject *unused) {
     (void)unused;
+    fsio_asking_end((io_object *)self);
     WITHOUT_GIL(fsio_stop(fsio_of_object(self)));
     Py_RETURN_NONE;
 }
@@ -534,6 +538,8 @@ static PyMethodDef io_methods[] = {
      "part_retimed($self, ino, inode, was, is_, /)\n--\n\nThe time of modification of a part was set by hand."},
     {"serve", io_serve, METH_O, "serve($self, meta, /)\n--\n\nLet other nodes ask this shard directly, and mounts of this node theirs."},
     {"set_shy", io_set_shy, METH_O, "This node has caches that cannot be told of changes made directly: they take the long way."},
+    {"ask", fsio_ask_object, METH_VARARGS, "ask($self, serial, nodes, op, ino, now, name, value, /)\n--\n\nAsk the shards of other nodes."},
+    {"answers", fsio_answers_object, METH_O, "What was answered, once the job has ended."},
     {"stop", io_stop, METH_NOARGS, "End the threads; what waits fails. Repeatable."},
     {NULL, NULL, 0, NULL},
 };

@@ -9,6 +9,8 @@ typedef struct {
     PyObject ob_base;
     struct fsio *io;
     PyObject *meta; /* that others may ask directly; NULL: none */
+    pthread_mutex_t answers_lock;
+    struct fsio_asked *answers; /* that nobody has taken yet */
 } io_object;
 
 /* Borrowed from an amfs._native.Io: keep a reference to that. */
@@ -34,6 +36,10 @@ PyObject *fsio_spill_object(PyObject *io, PyObject *ino);
 PyObject *fsio_spilled_object(PyObject *io, void *closure);
 PyObject *fsio_hold_object(PyObject *io, PyObject *args);
 PyObject *fsio_usage_object(PyObject *io, PyObject *unused);
+PyObject *fsio_ask_object(PyObject *io, PyObject *args);
+PyObject *fsio_answers_object(PyObject *io, PyObject *serial);
+void fsio_asking_end(io_object *io); /* what is under way is answered; nothing more is asked */
+void fsio_asking_free(io_object *io);
 PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime);
 extern PyType_Spec fsio_handle_spec;
 PyObject *fsio_handle_object(PyObject *io, struct fsio_handle *handle); /* takes the handle over, also when it fails */

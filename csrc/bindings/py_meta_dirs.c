@@ -1,6 +1,9 @@
 /* Meta: directories, of which every node keeps all. */
 #include "py_meta_internal.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 static PyObject *dir_add(PyObject *self, PyObject *args) {
     ull ino, parent;
     const char *name;
@@ -106,7 +109,76 @@ static PyObject *dir_layout(PyObject *self, PyObject *args) {
     return Py_BuildValue("(BI)", layout, stripe);
 }
 
+static PyObject *set_manager(PyObject *self, PyObject *args) {
+    int manager;
+    if (!PyArg_ParseTuple(args, "i:set_manager", &manager)) return NULL;
+    WITHOUT_GIL(meta_set_manager(of(self), manager));
+    Py_RETURN_NONE;
+}
+
+static PyObject *spread(PyObject *self, PyObject *args) {
+    int manager, directly = 0;
+    ull number;
+    const char *changes;
+    Py_ssize_t size;
+    size_t count;
+    if (!PyArg_ParseTuple(args, "iKy#|p:spread", &manager, &number, &changes, &size, &directly)) return NULL;
+    if (!meta_count_changes((const uint8_t *)changes, (size_t)size, &count)) return py_meta_failed(EINVAL);
+    int64_t *answers = calloc(count + 1, sizeof *answers);
+    if (answers == NULL) return PyErr_NoMemory();
+    int error = meta_spread(of(self), manager, number, directly != 0, (const uint8_t *)changes, (size_t)size, answers);
+    PyObject *list = error != 0 ? py_meta_failed(error) : PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *answer = PyLong_FromLongLong(answers[i]);
+        if (answer == NULL || PyList_SetItem(list, (Py_ssize_t)i, answer) < 0) Py_CLEAR(list);
+    }
+    free(answers);
+    return list;
+}
+
+static PyObject *refuse(PyObject *self, PyObject *args) {
+    int manager;
+    ull number;
+    if (!PyArg_ParseTuple(args, "iK:refuse", &manager, &number)) return NULL;
+    WITHOUT_GIL(meta_refuse(of(self), manager, number));
+    Py_RETURN_NONE;
+}
+
+static PyObject *reserve_for(PyObject *self, PyObject *args) {
+    int manager;
+    ull number, dir;
+    const char *name;
+    Py_ssize_t length;
+    uint64_t ino;
+    if (!PyArg_ParseTuple(args, "iKKy#:reserve_for", &manager, &number, &dir, &name, &length)) return NULL;
+    int error = meta_reserve_for(of(self), manager, number, dir, name, (size_t)length, &ino);
+    return error != 0 ? py_meta_failed(error) : PyLong_FromUnsignedLongLong(ino);
+}
+
+static PyObject *strike_for(PyObject *self, PyObject *args) {
+    int manager;
+    ull number, dir, ino;
+    const char *name;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(args, "iKKy#K:strike_for", &manager, &number, &dir, &name, &length, &ino)) return NULL;
+    return py_meta_nothing_or(meta_strike_for(of(self), manager, number, dir, name, (size_t)length, ino));
+}
+
+static PyObject *dir_touch_for(PyObject *self, PyObject *args) {
+    ull ino;
+    long long now;
+    int asker;
+    if (!PyArg_ParseTuple(args, "KLi:dir_touch_for", &ino, &now, &asker)) return NULL;
+    return py_meta_nothing_or(meta_dir_touch_for(of(self), ino, now, asker));
+}
+
 PyMethodDef py_meta_dirs_methods[] = {
+    VARARGS("set_manager", set_manager, "set_manager(manager)"),
+    VARARGS("spread", spread, "spread(manager, number, changes, directly=False)"),
+    VARARGS("refuse", refuse, "refuse(manager, number)"),
+    VARARGS("reserve_for", reserve_for, "reserve_for(manager, number, dir, name)"),
+    VARARGS("strike_for", strike_for, "strike_for(manager, number, dir, name, ino)"),
+    VARARGS("dir_touch_for", dir_touch_for, "dir_touch_for(ino, now, asker)"),
     VARARGS("dir_add", dir_add, "dir_add(ino, parent, name, attr)"),
     VARARGS("dir_remove", dir_remove, "dir_remove(ino)"),
     VARARGS("dir_move", dir_move, "dir_move(ino, parent, name, now)"),

@@ -1,5 +1,7 @@
 /* Attributes: what the metadata of this node and the parts that lie here can answer and change. The rest goes to the poll loop. */
+#include "common/bytes.h"
 #include "fuse_internal.h"
+#include "metadata/peer_meta.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -145,14 +147,15 @@ static unsigned read_setattr(const struct wire_setattr_in *in, int64_t now, stru
     return mask;
 }
 
-/* By way of the poll loop. */
-static void set_slowly(const struct call *call, unsigned mask, bool by_name, const struct meta_attr *want) {
+/* By its shard on another node, or the poll loop. `now`: when the part that lies here was changed, which is what is believed while it is written. */
+static void set_slowly(const struct call *call, unsigned mask, bool by_name, const struct meta_attr *want, int64_t now) {
     struct amfs_fuse *mount = call->mount;
-    /* If the part is here: it is what is believed while it is written. */
-    if (mask & (META_SET_ATIME | META_SET_MTIME)) stamp_part(mount->node, call->in->ino, mask, want);
-    struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_SETATTR, NULL, 0, NULL, 0);
+    uint8_t asked[PEER_META_MASK_BYTES];
+    put_le(asked, mask, sizeof asked);
+    struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_SETATTR, NULL, 0, asked, sizeof asked);
     if (request != NULL) {
         request->attr = *want;
+        request->attr.ctime = now;
         request->has_attr = true;
         request->flags = mask | (by_name && mask & META_SET_SIZE ? SETATTR_BY_NAME : 0);
     }
@@ -210,7 +213,7 @@ void fuse_do_setattr(struct call *call) {
         give(call, &out, sizeof out);
         fuse_notify_others(mount, ino, (mask & META_SET_SIZE) != 0);
     } else if (goes_slow(error)) {
-        set_slowly(call, mask, by_name, &want);
+        set_slowly(call, mask, by_name, &want, now);
     } else {
         refuse(call, gone_by_now(error));
     }

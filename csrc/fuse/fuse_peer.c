@@ -58,6 +58,7 @@ static bool kernels_open_unseen(void *context) {
 /* The question that stands for a request, and whom to ask. False: there is none. */
 static bool put_question(struct node *node, const struct amfs_fuse_request *request, struct peer_meta_question *question,
                          struct meta_attr *attr, int32_t *owner) {
+    uint64_t parent;
     *question = (struct peer_meta_question){.ino = request->ino, .now = fuse_now_of(node)};
     switch (request->op) {
     case FUSE_OP_LOOKUP: question->op = PEER_META_LOOKUP; break;
@@ -75,6 +76,15 @@ static bool put_question(struct node *node, const struct amfs_fuse_request *requ
         if (!read_making(node, request, attr)) return false;
         break;
     case FUSE_OP_GETATTR: question->op = PEER_META_GETATTR; break;
+    case FUSE_OP_SETATTR:
+        question->op = PEER_META_SETATTR;
+        question->now = request->attr.ctime;
+        question->attr = &request->attr;
+        question->value = request->value;
+        question->value_length = request->value_length;
+        if ((request->flags & ~(uint32_t)META_SET_DIRECTLY) != 0 || meta_dir_get(node->meta, request->ino, attr, &parent) == 0)
+            return false;
+        break;
     case FUSE_OP_READLINK: question->op = PEER_META_READLINK; break;
     case FUSE_OP_GET_XATTR:
         question->op = PEER_META_GET_XATTR;
@@ -256,6 +266,17 @@ static bool made(const struct fuse_asking *asking, const struct peer_meta_answer
     return true;
 }
 
+/* As after the long way: what is known here of the file is asked for anew, by the kernel, too. */
+static bool changed(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
+    struct amfs_fuse *mount = asking->mount;
+    struct meta_attr attr = answer->attr;
+    bool cache, replica;
+    meta_uncache(mount->node->meta, attr.ino, &replica);
+    if (!complete(mount->node, &attr, &cache)) attr = answer->attr; /* nothing has been written yet */
+    amfs_fuse_reply_attr(mount, asking->unique, &attr, false);
+    return true;
+}
+
 static bool unlinked(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct node *node = mount->node;
@@ -272,8 +293,8 @@ static bool unlinked(const struct fuse_asking *asking, const struct peer_meta_an
 static bool take_answer(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     bool record = (answer->flags & PEER_META_HAS_ATTR) != 0 && answer->attr.ino != 0;
-    bool changes =
-        asking->op == FUSE_OP_CREATE || asking->op == FUSE_OP_MKNOD || asking->op == FUSE_OP_SYMLINK || asking->op == FUSE_OP_UNLINK;
+    bool changes = asking->op == FUSE_OP_CREATE || asking->op == FUSE_OP_MKNOD || asking->op == FUSE_OP_SYMLINK ||
+                   asking->op == FUSE_OP_UNLINK || asking->op == FUSE_OP_SETATTR;
     int error = answer->error;
     if (asking->content) return brought(asking, answer);
     if (error == PEER_META_LOST) { /* a change may have been made: to make it once more could only lie about it */
@@ -296,6 +317,7 @@ static bool take_answer(const struct fuse_asking *asking, const struct peer_meta
     case FUSE_OP_OPEN:
     case FUSE_OP_ENSURE: return opened(asking, answer);
     case FUSE_OP_UNLINK: return unlinked(asking, answer);
+    case FUSE_OP_SETATTR: return changed(asking, answer);
     default: return made(asking, answer);
     }
 }

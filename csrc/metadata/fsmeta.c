@@ -11,6 +11,8 @@ struct meta *meta_new(int32_t node) {
     meta->node = node;
     atomic_store(&meta->fewest, UINT_MAX);
     pthread_mutex_init(&meta->lock, NULL);
+    pthread_mutex_init(&meta->spread_lock, NULL);
+    meta->manager = meta->spread.manager = -1;
     struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
     bool made = true;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) made = fsmeta_table_init(tables[i], &meta->slabs) && made;
@@ -98,6 +100,8 @@ void meta_free(struct meta *meta) {
     fsmeta_slabs_free(&meta->slabs);
     free(meta->small);
     free_places(meta);
+    free(meta->spread.answers);
+    pthread_mutex_destroy(&meta->spread_lock);
     pthread_mutex_destroy(&meta->lock);
     free(meta);
 }

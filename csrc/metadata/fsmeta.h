@@ -147,7 +147,9 @@ enum {
     META_SET_LAYOUT = 128,
     META_SET_RANK = 256,
     META_SET_BLOCKS = 512,
-    META_SET_COPIES = 1024
+    META_SET_COPIES = 1024,
+    META_SET_DIRECTLY = META_SET_MODE | META_SET_UID | META_SET_GID | META_SET_ATIME |
+        META_SET_MTIME, /* what another node may ask for so */
 };
 /* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory clears suid (and
  * sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
@@ -243,6 +245,9 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
                     struct meta_attr *left, struct meta_unlinked *how);
 /* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. */
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out);
+/* Of a file. What META_SET_DIRECTLY names alone; times that the asker has given to its copy already. */
+int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
+                     struct meta_attr *out);
 int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker);
 
 /* ── asking others directly ──
@@ -300,6 +305,33 @@ int meta_dir_name(struct meta *meta, uint64_t ino, char *to, size_t room);
 bool meta_dir_below(struct meta *meta, uint64_t ino, uint64_t ancestor); /* is `ino` that or below it */
 /* No new entries in it from now on (rmdir looks whether it is empty everywhere): creating there answers META_BUSY. */
 int meta_dir_freeze(struct meta *meta, uint64_t ino, bool frozen);
+
+/* ── changes of directories that go to all nodes ── */
+enum meta_change_kind { META_CHANGE_ADD = 1, META_CHANGE_DROP, META_CHANGE_FREEZE, META_CHANGE_THAW };
+struct meta_change {
+    enum meta_change_kind kind;
+    bool keep_entry; /* drop: its entry is another's already */
+    int32_t asker; /* the node that wants it */
+    uint64_t ino, dir;
+    uint32_t mode, uid, gid; /* add; likewise the next two */
+    int32_t rank;
+    int64_t now;
+    const char *name; /* of add and drop; points into the bytes */
+    size_t length;
+};
+/* The changes in bytes (fsmeta_spread.c), one by one. False: no whole one is there. */
+bool meta_next_change(const uint8_t **at, const uint8_t *end, struct meta_change *change);
+bool meta_count_changes(const uint8_t *changes, size_t size, size_t *count); /* false: these bytes are no changes */
+/* Whose changes are made here from now on; -1: nobody's. When it returns none of those before is being made. */
+void meta_set_manager(struct meta *meta, int32_t manager);
+/* Make the changes of one spread, if that has not been done. An answer for each: the number of entries that a directory has here which is frozen or thawed,
+ * minus an errno; else 1 if here is the home of the directory above, and its times are of now for everybody, else 0. `directly`: META_BUSY if `manager` is not whose changes are made here, or if a later spread of it has been made. */
+int meta_spread(struct meta *meta, int32_t manager, uint64_t number, bool directly, const uint8_t *changes, size_t size, int64_t *answers);
+/* For the manager, which is about to make a directory, or to drop it: its entry is made, or goes. `number`: of this question among its questions; those up to the
+ * one that is refused are not heard. META_BUSY: the long way says what is so. */
+void meta_refuse(struct meta *meta, int32_t manager, uint64_t number);
+int meta_reserve_for(struct meta *meta, int32_t manager, uint64_t number, uint64_t dir, const char *name, size_t length, uint64_t *ino);
+int meta_strike_for(struct meta *meta, int32_t manager, uint64_t number, uint64_t dir, const char *name, size_t length, uint64_t ino);
 /* Entries of it changed: mtime and ctime, at the home of its number. `tell`: watchers. Later times win. Any node remembers when it called this last.
  * META_BUSY (`tell` is NULL and there are some): it is changed here, and they have to be told by another call. */
 int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nodes *tell);

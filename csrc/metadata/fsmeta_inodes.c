@@ -49,7 +49,7 @@ static int set_fault(const struct inode *inode, unsigned mask, const struct meta
     return mask & META_SET_SIZE && !S_ISREG(inode->mode) ? EINVAL : 0;
 }
 
-static void set_inode(struct meta *meta, struct inode *inode, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker) {
+void fsmeta_set_inode(struct meta *meta, struct inode *inode, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker) {
     fsmeta_set_owned((struct owned){&inode->mode, &inode->uid, &inode->gid, &inode->atime, &inode->mtime, &inode->ctime}, mask, in, now);
     if (mask & META_SET_ATIME && inode->writer >= 0) inode->atimed = now;
     if (mask & META_SET_MTIME && inode->writer >= 0) inode->timed = now;
@@ -80,7 +80,7 @@ int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct me
     if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, 0);
     if (error == 0) error = fsmeta_watch(meta, &inode->watchers, asker);
     if (error != 0) return leave(meta, error);
-    set_inode(meta, inode, mask, in, now, asker);
+    fsmeta_set_inode(meta, inode, mask, in, now, asker);
     fsmeta_note_copies(meta, inode->copies);
     fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, tell, &inode->watchers, asker);
@@ -93,7 +93,7 @@ int meta_set_mode(struct meta *meta, uint64_t ino, uint32_t mode, int64_t now) {
     enter(meta);
     int error = file_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
-    set_inode(meta, inode, META_SET_MODE, &(struct meta_attr){.mode = mode}, now, meta->node);
+    fsmeta_set_inode(meta, inode, META_SET_MODE, &(struct meta_attr){.mode = mode}, now, meta->node);
     fsmeta_log_inode(meta, inode);
     return leave(meta, 0);
 }
@@ -438,7 +438,7 @@ int meta_setattr_here(struct meta *meta, uint64_t ino, unsigned mask, const stru
             error = META_BUSY; /* others' copies are too long now, or they shall have some */
     }
     if (error != 0) return leave(meta, error);
-    set_inode(meta, inode, mask, in, now, meta->node);
+    fsmeta_set_inode(meta, inode, mask, in, now, meta->node);
     fsmeta_log_inode(meta, inode);
     fsmeta_inode_attr(inode, out);
     return leave(meta, 0);

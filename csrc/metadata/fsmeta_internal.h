@@ -181,8 +181,20 @@ struct target {
 
 enum { STALE_MARKS = 256 };
 
+/* The last one that was made here. */
+struct spread {
+    int32_t manager;
+    uint64_t number; /* there */
+    size_t count;
+    int64_t *answers;
+};
+
 struct meta {
     pthread_mutex_t lock;
+    pthread_mutex_t spread_lock; /* of the next three; taken before `lock` */
+    uint64_t refused; /* questions of it up to this one are too late */
+    int32_t manager; /* whose changes of directories are made; -1: nobody's, this node does not know the directories */
+    struct spread spread;
     int32_t node;
     atomic_size_t partitions; /* 0 until there is a table; then constant */
     int32_t *owners;
@@ -293,6 +305,7 @@ void fsmeta_record_written(struct meta *meta, struct inode *inode, int32_t node,
 void fsmeta_stop_using(struct inode *inode, int32_t node);
 int fsmeta_put_copy(struct meta *meta, const struct meta_attr *attr, bool replica); /* 0 or ENOMEM */
 
+void fsmeta_set_inode(struct meta *meta, struct inode *inode, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker);
 int fsmeta_content_here(const struct meta *meta, uint64_t ino,
                         struct inode **inode); /* META_NOT_MINE, ENOENT, EISDIR, EINVAL: no content */
 bool fsmeta_is_short(const struct inode *inode, size_t most, size_t *there); /* of copies of its content */

@@ -87,6 +87,26 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
     return leave(meta, 0);
 }
 
+/* What is written the writer knows best. Copies of the content have times, too, which a node goes by that writes one: only the asker, which has set those of
+ * its own, may have one. */
+int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
+                     struct meta_attr *out) {
+    enter(meta);
+    if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    struct inode *inode = fsmeta_find_inode(meta, ino);
+    if (inode == NULL || (mask & ~META_SET_DIRECTLY) != 0 || !only_us(meta, inode->watchers, asker)) return leave(meta, META_BUSY);
+    bool timed = (mask & (META_SET_ATIME | META_SET_MTIME)) != 0 && S_ISREG(inode->mode);
+    bool ours = inode->layout == META_WHOLE && (inode->writer < 0 || inode->writer == asker);
+    if (!ours || (timed && inode->holders != 0 && !fsmeta_set_only(inode->holders, asker))) return leave(meta, META_BUSY);
+    int error = fsmeta_watch(meta, &inode->watchers, asker);
+    if (error != 0) return leave(meta, error);
+    fsmeta_set_inode(meta, inode, mask, in, now, asker);
+    fsmeta_log_inode(meta, inode);
+    fsmeta_tell_all(meta, NULL, &inode->watchers, asker);
+    fsmeta_inode_attr(inode, out);
+    return leave(meta, 0);
+}
+
 int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker) {
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);

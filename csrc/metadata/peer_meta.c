@@ -67,14 +67,18 @@ static int create(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     return error == ENOENT || error == ENOTDIR ? META_BUSY : error; /* we may not have heard of the directory yet */
 }
 
+/* This node knows which of its mounts has heard of a file, and of nothing else. */
+static bool may_know(const struct peer_meta *peer_meta, const struct meta_attr *attr) {
+    return peer_meta->has_kernel && (!S_ISREG(attr->mode) || peer_meta->kernel.knows(peer_meta->kernel.context, attr->ino));
+}
+
 static int unlink_name(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
     struct meta_unlinked how;
     if (peer_meta->has_kernel && peer_meta->kernel.unseen(peer_meta->kernel.context)) return META_BUSY;
     int error = meta_unlink_for(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, (q->flags & PEER_META_USED) != 0,
                                 &reply->attr, &how);
     if (error != 0) return error;
-    /* It knows of files who of its mounts has heard of them, of nothing else. */
-    if (peer_meta->has_kernel && (!S_ISREG(reply->attr.mode) || peer_meta->kernel.knows(peer_meta->kernel.context, reply->attr.ino)))
+    if (may_know(peer_meta, &reply->attr))
         peer_meta->kernel.forget(peer_meta->kernel.context, reply->attr.ino, q->ino, q->name, q->name_length);
     if (how.gone && how.here) fsio_part_delete(peer_meta->io, reply->attr.ino);
     if (how.gone && how.there) reply->flags |= PEER_META_GONE;
@@ -86,6 +90,14 @@ static int closed(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     int error = meta_closed_for(peer_meta->meta, q->ino, node, q->attr, (q->flags & PEER_META_USED) != 0, &reply->attr);
     if (error == 0 && q->attr != NULL && peer_meta->has_kernel && peer_meta->kernel.knows(peer_meta->kernel.context, q->ino))
         peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
+    return error;
+}
+
+static int setattr(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    if (q->attr == NULL || q->value_length != PEER_META_MASK_BYTES) return EINVAL;
+    unsigned mask = (unsigned)get_le(q->value, PEER_META_MASK_BYTES);
+    int error = meta_setattr_for(peer_meta->meta, q->ino, mask, q->attr, q->now, node, &reply->attr);
+    if (error == 0 && may_know(peer_meta, &reply->attr)) peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
     return error;
 }
 
@@ -109,9 +121,22 @@ static int content(struct peer_meta *peer_meta, const struct peer_meta_question 
     return fsio_small_get(peer_meta->io, q->ino, reply->bytes, reply->count) == 0 ? 0 : META_BUSY;
 }
 
+static bool changes(enum peer_meta_op op) {
+    switch (op) {
+    case PEER_META_CREATE:
+    case PEER_META_UNLINK:
+    case PEER_META_CLOSED:
+    case PEER_META_TOUCH:
+    case PEER_META_SETATTR:
+    case PEER_META_SPREAD:
+    case PEER_META_RESERVE:
+    case PEER_META_STRIKE: return true;
+    default: return false;
+    }
+}
+
 static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
-    bool changes = q->op == PEER_META_CREATE || q->op == PEER_META_UNLINK || q->op == PEER_META_CLOSED || q->op == PEER_META_TOUCH;
-    if (changes && atomic_load_explicit(&peer_meta->shy, memory_order_relaxed)) return META_BUSY;
+    if (changes(q->op) && atomic_load_explicit(&peer_meta->shy, memory_order_relaxed)) return META_BUSY;
     switch (q->op) {
     case PEER_META_LOOKUP: return lookup(peer_meta, node, q, reply);
     case PEER_META_GETATTR:
@@ -120,10 +145,14 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_UNLINK: return unlink_name(peer_meta, node, q, reply);
     case PEER_META_CLOSED: return closed(peer_meta, node, q, reply);
     case PEER_META_TOUCH: return touch(peer_meta, node, q);
+    case PEER_META_SETATTR: return setattr(peer_meta, node, q, reply);
     case PEER_META_READLINK: return meta_readlink(peer_meta->meta, q->ino, (char *)reply->bytes, PEER_META_BYTES_MAX, &reply->count);
     case PEER_META_GET_XATTR: return get_xattr(peer_meta, q, reply);
     case PEER_META_CONTENT: return content(peer_meta, q, reply);
     case PEER_META_HOLD: return q->attr == NULL ? EINVAL : meta_hold_small_for(peer_meta->meta, q->ino, node, q->attr);
+    case PEER_META_SPREAD: return peer_meta_take_spread(peer_meta, q, reply->bytes, &reply->count);
+    case PEER_META_RESERVE: return peer_meta_reserve(peer_meta, node, q, reply->bytes, &reply->count);
+    case PEER_META_STRIKE: return peer_meta_strike(peer_meta, node, q);
     case PEER_META_BACKUP: return peer_meta_take_backup(peer_meta, node, q, reply->bytes, &reply->count);
     default: return EINVAL;
     }
@@ -134,8 +163,7 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     struct meta_attr attr;
     uint32_t serial;
     if (!peer_meta_read_question(question, size, &q, &attr, &serial)) return 0;
-    bool bytes = q.op == PEER_META_READLINK || q.op == PEER_META_GET_XATTR || q.op == PEER_META_CONTENT || q.op == PEER_META_BACKUP;
-    bool record = !bytes && q.op != PEER_META_TOUCH && q.op != PEER_META_HOLD;
+    bool record = !peer_meta_bytes_come(q.op) && q.op != PEER_META_TOUCH && q.op != PEER_META_HOLD && q.op != PEER_META_STRIKE;
     struct reply reply = {.bytes = to + ANSWER_HEAD};
     if (q.heard != 0) meta_backup_heard(peer_meta->meta, node, q.heard);
     if (q.op != PEER_META_BACKUP) pthread_rwlock_rdlock(&peer_meta->kernel_lock); /* a batch may wait for a table */

@@ -26,6 +26,10 @@ enum peer_meta_op {
     PEER_META_CONTENT, /* ino, attr: of a small file that lies at the node that is asked; answers bytes */
     PEER_META_HOLD, /* ino, attr: the asker has brought what this record tells of */
     PEER_META_BACKUP, /* value: a batch of fsmeta_batches.c; answers bytes */
+    PEER_META_SETATTR, /* ino: a file, attr, value: u32 the mask (META_SET_DIRECTLY) */
+    PEER_META_SPREAD, /* ino: number of the spread, value: u32 manager, changes (fsmeta_spread.c); answers an i64 for each, as bytes */
+    PEER_META_RESERVE, /* ino: directory, name, now: number of this question; by the manager; answers u64, the number, as bytes */
+    PEER_META_STRIKE, /* likewise; value: u64 the number of the directory of that name */
     PEER_META_OPS,
 };
 
@@ -61,6 +65,7 @@ struct peer_meta_answer {
     size_t count;
 };
 
+enum { PEER_META_MASK_BYTES = 4 };
 enum { PEER_META_LOST = -1 }; /* the connection ended, or the asker: nobody knows whether it was done */
 
 /* A question under way; part of something of the asker's. */

@@ -197,9 +197,7 @@ int peer_meta_ask(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     struct peer_meta_link *link = node < 0 || node == peer_meta->node ? NULL : link_to(peer_meta, node, batch ? LANE_BACKUP : LANE_RPC);
     if (link == NULL) return ENOTCONN;
     if (batch && (bytes = malloc(QUESTION_HEAD + HEARD_BYTES + question->value_length)) == NULL) return ENOMEM;
-    bool bytes_come =
-        question->op == PEER_META_READLINK || question->op == PEER_META_GET_XATTR || question->op == PEER_META_CONTENT || batch;
-    size_t answer = bytes_come ? PEER_META_ANSWER_MAX : ANSWER_HEAD + ATTR_BYTES + HOLDER_BYTES;
+    size_t answer = peer_meta_bytes_come(question->op) ? PEER_META_ANSWER_MAX : ANSWER_HEAD + ATTR_BYTES + HOLDER_BYTES;
     pthread_mutex_lock(&link->lock);
     struct peer_meta_question asked = *question;
     asked.heard = link->heard;

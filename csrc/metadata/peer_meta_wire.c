@@ -48,6 +48,18 @@ static void get_record(const uint8_t *from, struct meta_attr *a) {
     };
 }
 
+bool peer_meta_bytes_come(enum peer_meta_op op) {
+    switch (op) {
+    case PEER_META_READLINK:
+    case PEER_META_GET_XATTR:
+    case PEER_META_CONTENT:
+    case PEER_META_BACKUP:
+    case PEER_META_SPREAD:
+    case PEER_META_RESERVE: return true;
+    default: return false;
+    }
+}
+
 size_t peer_meta_write_question(const struct peer_meta_question *q, uint32_t serial, uint8_t *to) {
     size_t heard = q->heard != 0 ? HEARD_BYTES : 0, record = q->attr != NULL ? ATTR_BYTES : 0;
     size_t size = QUESTION_HEAD + heard + record + q->name_length + q->value_length;

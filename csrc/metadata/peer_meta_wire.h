@@ -34,6 +34,7 @@ struct peer_meta {
 
 /* peer_meta_wire.c */
 void peer_meta_put_record(uint8_t *to, const struct meta_attr *attr);
+bool peer_meta_bytes_come(enum peer_meta_op op); /* is that the answer to such a question */
 /* The parts of a question point into its bytes. False: it is none. */
 bool peer_meta_read_question(const uint8_t *bytes, size_t size, struct peer_meta_question *question, struct meta_attr *attr,
                              uint32_t *serial);
@@ -48,6 +49,11 @@ enum { BATCH_ROOM = ANSWER_HEAD + PEER_META_BYTES_MAX };
 bool peer_meta_before_answers(struct peer_meta *peer_meta, int32_t node, uint8_t *to, size_t *size);
 /* A batch that came before answers on a connection. False: it is not taken, and what follows must not be gone by. */
 bool peer_meta_batch_came(struct peer_meta *peer_meta, int32_t node, int fd, const struct peer_meta_answer *answer);
+
+/* peer_meta_dirs.c, for peer_meta.c */
+int peer_meta_take_spread(struct peer_meta *peer_meta, const struct peer_meta_question *question, uint8_t *answer, size_t *count);
+int peer_meta_reserve(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question, uint8_t *answer, size_t *count);
+int peer_meta_strike(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *question);
 
 /* peer_meta_ask.c, for peer_meta.c */
 bool peer_meta_is_up(struct peer_meta *peer_meta, int32_t node); /* the connection for backups */

@@ -17,6 +17,7 @@ from amfs.fs.fuse_native import typed
 from amfs.fs.vfs.machine import FileSystem
 from amfs.net.link import Packet
 from amfs.net.wire import decode, encode
+from amfs.sim.asking import Changed
 from amfs.sim.file_backend import SLOW, Contents, SimFileBackend
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import messages as m
@@ -69,6 +70,7 @@ class Cluster:
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
         self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | FsRequested]] = {}
         self.slow: dict[int, deque[FsWork]] = {}  # of each node: what is done beside all else, one after the other
+        self.unsettled: list[tuple[Node, FsWorked, Changed]] = []  # works that have changed what backups do not know
         self.answers: dict[object, tuple[int, Any]] = {}
         self.mounted: dict[tuple[int, int, int], set[int]] = {}  # (node, endpoint, inode): handles that a mount has open
         self.on_answer: dict[object, Callable[[], None]] = {}  # what a mount does as soon as it is answered
@@ -176,7 +178,10 @@ class Cluster:
             elif kind == "link":
                 self.tell(self.nodes[key[1]], Received(key[0], self.links[key].popleft()))
             elif kind == "slow":
-                self.tell(self.nodes[key], self.work(self.nodes[key], self.slow[key].popleft()))
+                node = self.nodes[key]
+                event = self.work(node, self.slow[key].popleft())
+                self.unsettled.append((node, event, node.asking.take_changed()))
+                self.look_at_unsettled()
             else:
                 self.tell(self.nodes[key], self.worked[key].popleft())
             return True
@@ -190,6 +195,7 @@ class Cluster:
         return True
 
     def look_at_backups(self) -> None:
+        self.look_at_unsettled()
         if self.silent:
             return
         live = sorted(set(self.nodes) - self.dead)
@@ -206,6 +212,17 @@ class Cluster:
                 for ticket, serial in [each for each in node.waiting if each[0] <= known]:
                     node.waiting.remove((ticket, serial))
                     self.worked.setdefault(source, deque()).append(FsWorked(serial, 0, None))
+
+    def look_at_unsettled(self) -> None:
+        waiting, self.unsettled = self.unsettled, []
+        for node, event, changed in waiting:
+            heard = node.asking.answer(event, changed)
+            if self.silent and heard is None:
+                heard = FsWorked(event.serial, errno.ECONNABORTED, None)
+            if heard is None:
+                self.unsettled.append((node, event, changed))
+            elif node.number not in self.dead:
+                self.later(node.number, heard)
 
     def is_deliverable(self, key: tuple[int, int]) -> bool:
         """A node that has an older table waits for the newer one, and answers at once if it is the other way round."""

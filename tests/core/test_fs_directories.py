@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster, Node, Real
 
+from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import messages as m
 from amfs.vocabulary import peer_requests as p
 from amfs.vocabulary.attr import Attr
-from amfs.vocabulary.events import Received
+from amfs.vocabulary.events import FsWork, FsWorked, Received
 from amfs.vocabulary.fs_requests import received
 
 
 class Counted(Cluster):
-    """Counts the spreads that node 1 takes, and knows the nodes that are asked for entries."""
+    """Counts the spreads of the manager, and knows the nodes that are asked for entries."""
 
     def __init__(self, nodes: int, seed: int) -> None:
         self.spreads = 0
@@ -26,10 +27,13 @@ class Counted(Cluster):
     def tell(self, node: Node, event: Any) -> None:
         if isinstance(event, Received) and isinstance(event.message, m.PeerRequest):
             call = received(event.message.call, p.BY_TAG)
-            self.spreads += node.number == 1 and isinstance(call, p.Spread)
             if isinstance(call, p.List):
                 self.lists.add(node.number)
         super().tell(node, event)
+
+    def work(self, node: Node, effect: FsWork) -> FsWorked:
+        self.spreads += isinstance(effect.order, w.SpreadTo)
+        return super().work(node, effect)
 
 
 def error_of(cluster: Cluster, token: object) -> int:

@@ -212,30 +212,18 @@ def test_what_is_open_stays_readable_when_it_is_unlinked() -> None:
         assert not any(each.parts for each in cluster.nodes.values())
 
 
-class Watched(Cluster):
-    """Writes down what kernels are told of names."""
-
-    def __init__(self, nodes: int) -> None:
-        self.told: list[tuple[int, int]] = []
-        super().__init__(nodes)
-
-    def work(self, node: Node, effect: FsWork) -> FsWorked:
-        if isinstance(effect.order, w.Invalidate) and effect.order.entries:
-            self.told.append((node.number, effect.order.gone))
-        return super().work(node, effect)
-
-
 def test_of_a_removed_directory_only_kernels_that_know_it_are_told() -> None:
     """A kernel takes the lock of the directory above to forget a name; a process may hold it that waits for its own removal."""
-    cluster = Watched(4)
+    cluster = Cluster(4)
     for asker in cluster.nodes:
         made = Real(cluster).do("mkdir", 1, b"d%d" % asker, 0o755, node=asker)[0]
         cluster.settle()
-        cluster.told.clear()
+        for node in cluster.nodes.values():
+            node.names_gone.clear()
         Real(cluster).do("rmdir", 1, b"d%d" % asker, node=asker)
         cluster.settle()
-        others = [(node, Attr(*made).ino) for node in cluster.nodes if node != asker]
-        assert sorted(told for told in cluster.told if told[0] != asker) == others
+        told = {number: set(node.names_gone) for number, node in cluster.nodes.items() if number != asker}
+        assert told == {number: {Attr(*made).ino} for number in told}
 
 
 def test_who_opens_while_it_is_written_elsewhere_sees_every_byte() -> None:

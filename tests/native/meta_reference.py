@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from meta_reference_inodes import Inodes
-from meta_reference_names import Names
+from meta_reference_spreads import Spreads
 from meta_reference_state import Inode, refuse_if
 
 from amfs.vocabulary.attr import (
@@ -26,7 +26,7 @@ from amfs.vocabulary.attr import (
 )
 
 
-class Reference(Names, Inodes):
+class Reference(Spreads, Inodes):
     """One shard. Methods and answers are those of amfs._native.Meta; refusals are Refused."""
 
     # ── moving ─────────────────────────────────────────────────────────────────────────────────────

@@ -16,12 +16,12 @@ from typing import NamedTuple
 from data_handshake import KEY, connect, exactly
 
 from amfs._native import Fuse, Io, Meta
-from amfs.vocabulary.attr import Attr
+from amfs.vocabulary.attr import META_SET_ATIME, META_SET_MODE, META_SET_MTIME, Attr
 
 PARTITIONS = 8
 ROOT = 1
 META_NOT_MINE, META_BUSY = 1001, 1002
-LOOKUP, GETATTR, OPEN, CREATE, UNLINK, CLOSED, TOUCH, READLINK, GET_XATTR, CONTENT, HOLD = range(1, 12)
+LOOKUP, GETATTR, OPEN, CREATE, UNLINK, CLOSED, TOUCH, READLINK, GET_XATTR, CONTENT, HOLD, _, SETATTR, SPREAD, RESERVE, STRIKE = range(1, 17)
 HAS_ATTR, HOLDS, GONE, USED, SMALL = 1, 2, 4, 8, 64
 QUESTION = struct.Struct("<IIBBHIQq")
 ANSWER = struct.Struct("<IIiI")
@@ -132,6 +132,13 @@ class Kernel:
         assert not error
         size: int = struct.unpack_from("<Q", data, 16 + 8)[0]
         return size
+
+    def chmod(self, ino: int, mode: int) -> tuple[int, bytes]:
+        return self.call(4, ino, struct.pack("<II6Q8I", META_SET_MODE, 0, *([0] * 6), 0, 0, 0, mode, 0, 0, 0, 0))
+
+    def utime(self, ino: int, seconds: int) -> tuple[int, bytes]:
+        valid = META_SET_ATIME | META_SET_MTIME  # these are the kernel's bits, too
+        return self.call(4, ino, struct.pack("<II6Q8I", valid, 0, 0, 0, 0, seconds, seconds, *([0] * 9)))
 
     def unlink(self, name: bytes) -> int:
         return self.call(10, ROOT, name + b"\0")[0]

@@ -67,6 +67,9 @@ def ordered(method: str, got: tuple[str, Any]) -> Any:
     return got
 
 
+spread_head = struct.Struct("<BBHiQQIIIiq").pack
+
+
 def list_all(meta: Meta, dir: int, page: int) -> set[Any]:
     found, cursor = [], 0
     while entries := meta.list(dir, cursor, page):
@@ -362,6 +365,39 @@ class Shards(RuleBasedStateMachine):
             "copies": (dir,),
         }
         self.everywhere(f"dir_{what}", *args[what])
+
+    @rule(dir=picks, to=picks, name=names, mode=modes, pick=picks, by=st.integers(1, 255), frozen=st.booleans())
+    def spreads(self, dir: int, to: int, name: bytes, mode: int, pick: int, by: int, frozen: bool) -> None:
+        """Changes of directories: of the manager and of another node, anew, again, and too late; past the poll loop, and by way of it."""
+        dir, to, now = self.dir(dir), self.dir(to), self.tick()
+        lot = random.Random(pick)
+        manager = lot.choice((1, 1, 1, 2))
+        if pick % 5 == 0:
+            self.everywhere("set_manager", lot.choice((1, 1, 1, 2, -1)))
+            self.everywhere("refuse", manager, now - lot.randrange(30))
+        number = now - lot.choice((0, 0, 0, 1, 7))
+        entry = self.at_name(dir, name, pick)
+        said, ino = entry.ask("reserve_for", manager, number, dir, name)
+        ino = ino if said == "gives" else lot.choice(self.dirs)
+        directly = lot.random() < 0.5
+        name = name[:300]
+        asker = lot.randrange(NODES)
+        kinds = {
+            "add": spread_head(1, 0, len(name), asker, ino, dir, mode, 7, 8, -1, now) + name,
+            "drop": spread_head(2, lot.random() < 0.2, len(name), asker, to, dir, 0, 0, 0, 0, now) + name,
+            "freeze": spread_head(3 if frozen and lot.random() < 0.3 else 4, 0, 0, asker, to, 0, 0, 0, 0, 0, 0),
+        }
+        changes = b"".join(kinds[kind] for kind in lot.choices(("add", "add", "drop", "freeze"), k=lot.choice((0, 1, 1, 3))))
+        if by > 250:
+            changes = changes[: by - 256]
+        for pair in self.pairs:
+            pair.ask("spread", manager, number, changes, directly)
+            pair.ask("spread", manager, number, changes, directly)
+        if ino in self.pairs[0].reference.dirs and ino not in self.dirs:
+            self.dirs.append(ino)
+        if pick % 3 == 0:
+            entry.ask("strike_for", manager, number, dir, name, ino)
+        self.at_ino(dir, pick).ask("dir_touch_for", dir, now, asker)
 
     # ── partitions and nodes that come and go ──────────────────────────────────────────────────────
 

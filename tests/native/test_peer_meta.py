@@ -27,6 +27,7 @@ from peer_meta_nodes import (
     OPEN,
     READLINK,
     ROOT,
+    SETATTR,
     TOUCH,
     UNLINK,
     Cluster,
@@ -34,6 +35,9 @@ from peer_meta_nodes import (
     question,
     record,
 )
+
+from amfs._native import Meta
+from amfs.vocabulary.attr import META_SET_ATIME, META_SET_GID, META_SET_MODE, META_SET_MTIME, META_SET_SIZE, META_SET_UID, Attr
 
 # ── what a shard answers ───────────────────────────────────────────────────────────────────────────
 
@@ -80,6 +84,49 @@ def test_links_and_attributes(cluster: Cluster, line: Line) -> None:
     assert line.ask(GET_XATTR, made.attr.ino, name=b"security.capability").error == errno.ENODATA
     cluster.nodes[0].meta.set_xattr(made.attr.ino, b"user.long", bytes(20000), 0, 1)
     assert line.ask(GET_XATTR, made.attr.ino, name=b"user.long").error == META_BUSY
+
+
+def mask(bits: int) -> bytes:
+    return bits.to_bytes(4, "little")
+
+
+def test_attributes_are_set_as_by_the_long_way(cluster: Cluster, line: Line) -> None:
+    """Whatever is asked, of files of all kinds: what the record says afterwards is what Meta.setattr makes of its twin."""
+    meta, twin = cluster.nodes[0].meta, Meta(0)
+    twin.set_table([0, 1] * 4, 1)
+    rng = random.Random(7)
+    for number in range(200):
+        name = cluster.name_at(0, f"{number}-")
+        kind = rng.choice((stat.S_IFREG, stat.S_IFREG, stat.S_IFLNK, stat.S_IFIFO))
+        link = b"x" if kind == stat.S_IFLNK else None
+        made = record(mode=kind | 0o2755, **({"writer": 1, "finished": 0} if kind == stat.S_IFREG and rng.random() < 0.5 else {}))
+        inodes = [each.create(ROOT, name, 1, 1, link, tuple(made))[0] for each in (meta, twin)]
+        wanted = record(mode=rng.randrange(0o10000), uid=rng.randrange(9), gid=rng.randrange(9), atime=rng.randrange(99), mtime=5)
+        bits = rng.choice((META_SET_MODE, META_SET_UID, META_SET_GID, META_SET_ATIME | META_SET_MTIME, META_SET_MTIME, 0b110111))
+        answer = line.ask(SETATTR, inodes[0], attr=wanted, value=mask(bits), now=100 + number)
+        out, _ = twin.setattr(inodes[1], bits, tuple(wanted), 100 + number, 1)
+        assert answer.error == 0
+        assert answer.attr == Attr(*out)._replace(ino=inodes[0])
+        assert meta.getattr(inodes[0], 0)[1:] == twin.getattr(inodes[1], 0)[1:]
+
+
+def test_attributes_that_concern_others_take_the_long_way(cluster: Cluster, line: Line) -> None:
+    meta, name = cluster.nodes[0].meta, cluster.name_at(0)
+    ino = meta.create(ROOT, name, 1, 0, None, tuple(record()))[0]
+    wanted = record(mode=0o600, mtime=5)
+    before = meta.getattr(ino, 0)
+    assert line.ask(SETATTR, ino, attr=wanted, value=mask(META_SET_MTIME)).error == META_BUSY, "node 0 has a copy, and that has times"
+    assert line.ask(SETATTR, ino, attr=wanted, value=mask(META_SET_SIZE)).error == META_BUSY
+    assert line.ask(SETATTR, ROOT, attr=wanted, value=mask(META_SET_MODE)).error in (META_BUSY, META_NOT_MINE)
+    assert line.ask(SETATTR, ino + 1, attr=wanted, value=mask(META_SET_MODE)).error == META_BUSY, "there is none"
+    assert line.ask(SETATTR, ino, attr=wanted, value=b"abc").error == errno.EINVAL
+    assert line.ask(SETATTR, ino, value=mask(META_SET_MODE)).error == errno.EINVAL
+    assert meta.getattr(ino, 0) == before
+    assert line.ask(SETATTR, ino, attr=wanted, value=mask(META_SET_MODE)).error == 0
+    meta.getattr(ino, 2)
+    assert line.ask(SETATTR, ino, attr=wanted, value=mask(META_SET_MODE)).error == META_BUSY, "node 2 must be told"
+    written = meta.create(ROOT, cluster.name_at(0, "w"), 1, 0, None, tuple(record(writer=0, finished=0)))[0]
+    assert line.ask(SETATTR, written, attr=wanted, value=mask(META_SET_MODE)).error == META_BUSY, "its writer knows more of it"
 
 
 def test_empty_files_are_held_at_once(cluster: Cluster, line: Line) -> None:

@@ -121,6 +121,28 @@ def test_other_kernels_forget_what_is_unlinked_from_afar(cluster: Cluster) -> No
     assert other.lookup(name)[0] == errno.ENOENT
 
 
+def test_attributes_are_set_without_the_poll_loop(cluster: Cluster) -> None:
+    """Also while the file is open, and while its shard is told that it is closed: what was set is not replaced by what was so before."""
+    here, there = cluster.nodes
+    kernel, other, name = cluster.mount(0), cluster.mount(1), cluster.name_at(1)
+    connected(kernel, here, name)
+    kernel.asked()
+    _, ino, handle = kernel.create(name)
+    assert kernel.write(ino, handle, b"hello") == 0
+    assert kernel.utime(ino, 1000)[0] == 0
+    kernel.release(ino, handle)
+    assert kernel.utime(ino, 2000)[0] == 0
+    until(lambda: there.meta.getattr(ino, 1)[8] == 1, "its shard has not heard that it is closed")
+    attr = Attr(*there.meta.getattr(ino, 1))
+    assert (attr.mtime, attr.atime, attr.size) == (2000 * 10**9, 2000 * 10**9, 5)
+    assert os.stat(here.root / here.io.part_path(ino, -1)).st_mtime == 2000, "who writes it next goes on from that"
+    assert other.lookup(name)[0] == 0
+    error, data = kernel.chmod(ino, 0o600)
+    assert (error, struct.unpack_from("<I", data, 16 + 60)[0] & 0o777) == (0, 0o600)
+    assert there.meta.getattr(ino, 1)[1] & 0o777 == 0o600
+    assert not [op for op in kernel.asked() if op != "touched"]
+
+
 class Liar:
     """A peer that lets everybody in and then does as it is told."""
 

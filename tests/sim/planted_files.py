@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from amfs.fs.vfs.calls import Operation, work
+from amfs.fs.vfs.direct import Direct
 from amfs.fs.vfs.directories import Directories
 from amfs.fs.vfs.mover import PartitionMover
 from amfs.fs.vfs.open_file import OpenFile
@@ -52,6 +53,14 @@ def a_directory_is_made_by_the_manager_alone(patch: pytest.MonkeyPatch) -> None:
         return [mine]
 
     patch.setattr(Directories, "_relay", relay)
+
+
+def a_lost_question_counts_as_unheard(patch: pytest.MonkeyPatch) -> None:
+    def is_lost(self: Direct, node: int, number: int, error: OSError) -> Operation[bool]:
+        yield from ()
+        return False
+
+    patch.setattr(Direct, "_is_lost", is_lost)
 
 
 def new_nodes_are_not_introduced(patch: pytest.MonkeyPatch) -> None:

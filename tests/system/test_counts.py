@@ -46,6 +46,10 @@ def read(path: str) -> None:
         assert len(file.read(4096)) == 1024
 
 
+def set_times(path: str) -> None:
+    os.utime(path, (1, 1))
+
+
 def rename(path: str) -> None:
     os.rename(path, path + "r")
 
@@ -60,6 +64,7 @@ CALLS: dict[str, Callable[[str], object]] = {
     "write 1 KiB": write,
     "stat": os.stat,
     "read 1 KiB": read,
+    "set times": set_times,
     "rename": rename,
     "remove renamed": unlink_renamed,
     "mkdir": os.mkdir,

@@ -16,11 +16,13 @@ from contextlib import suppress
 from amfs._native import Meta
 from amfs.fs.vfs.caches import EVERY_NAME, Caches, Name
 from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, number_of, together, work
+from amfs.fs.vfs.direct import Direct
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
 from amfs.vocabulary.attr import Attr
+from amfs.vocabulary.directory_changes import pack
 
 BRANCHES = 4  # the last of five nodes hears it in one step, the last of a thousand in five
 LOCK = "directories"  # one change after the other
@@ -31,7 +33,7 @@ RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 class _Wish:
     """To make a directory, or to remove one."""
 
-    __slots__ = ("dir", "done", "error", "made", "name", "now", "peer")
+    __slots__ = ("dir", "done", "error", "made", "name", "now", "peer", "touched")
 
     def __init__(self, peer: int, dir: int, name: bytes, now: int, made: Attr | None = None) -> None:
         self.peer = peer
@@ -41,6 +43,11 @@ class _Wish:
         self.made = made
         self.done = False
         self.error: OSError | None = failure(errno.EIO)  # unless something better comes of it
+        self.touched = False  # the home of the directory has seen to its times
+
+    def ended(self, answer: int | OSError) -> None:
+        self.error = answer if isinstance(answer, OSError) else None
+        self.touched = not isinstance(answer, OSError) and answer > 0
 
 
 class Directories:
@@ -52,6 +59,7 @@ class Directories:
         self._members = members
         self._owners = owners
         self._caches = caches
+        self._direct = Direct(calls, meta, members, owners)
         self._spreads = 0  # changes that this node has spread as the manager
         self._applied: tuple[int, int, list[int]] = (-1, 0, [])  # the last spread: its manager, its number there, what came of it here
         self._wishes: list[_Wish] = []  # that wait for the lock
@@ -88,13 +96,15 @@ class Directories:
                     raise
         return Attr(*attr)
 
-    def touch(self, dir: int, now: int) -> None:
+    def touch(self, dir: int, now: int, refused: bool = False) -> None:
         """Say at its home that entries of ``dir`` changed. Not waited for: the times of a directory seen from another node may be as old as
-        the messages that are under way."""
+        the messages that are under way. ``refused``: C has asked C there, and others must be told."""
         home = self._owners.of_inode(dir)
         self.remember_touch(now, dir)
-        if home in self._members.live:
+        if refused and home in self._members.live:
             self._calls.tell(home, p.Touch(dir, now))
+        elif not refused:
+            self._direct.touch(home, dir, now)
 
     def remember_touch(self, now: int, *dirs: int) -> None:
         """What this node has changed itself it sees at once, whatever the homes of the directories have heard by then."""
@@ -113,7 +123,7 @@ class Directories:
         made = call.attr
         if above[1] & stat.S_ISGID:
             made = made._replace(mode=made.mode | stat.S_ISGID, gid=above[4])
-        ino = yield from self._owners.ask(p.ReserveDirectory(dir, name))
+        ino = yield from self._direct.reserve(dir, name)
         made = made._replace(ino=ino, mode=stat.S_IFDIR | stat.S_IMODE(made.mode), nlink=2, atime=now, mtime=now, ctime=now)
         yield from self._in_company(_Wish(peer, dir, name, now, made))
         return made
@@ -136,7 +146,9 @@ class Directories:
                         one.done = True
                 latest: dict[int, int] = {}
                 for one in wishes:
-                    if one.error is None:
+                    if one.error is None and one.touched:
+                        self.remember_touch(one.now, one.dir)
+                    elif one.error is None:
                         latest[one.dir] = max(one.now, latest.get(one.dir, 0))
                 for dir, now in latest.items():
                     self.touch(dir, now)
@@ -149,7 +161,7 @@ class Directories:
         made = [(one, one.made) for one in wishes if one.made is not None]
         added = yield from self._spread_all([(one.peer, p.AddDirectory(attr.ino, one.dir, one.name, attr)) for one, attr in made])
         for (one, _), answer in zip(made, added, strict=True):
-            one.error = answer if isinstance(answer, OSError) else None
+            one.ended(answer)
 
     def _remove_all(self, wishes: list[_Wish]) -> Operation[None]:
         """They are frozen everywhere, those that are empty everywhere go, and the others thaw."""
@@ -164,18 +176,19 @@ class Directories:
         for one, count in zip(left.values(), counts, strict=True):
             one.error = count if isinstance(count, OSError) else failure(errno.ENOTEMPTY) if count else None
         empty = {ino: one for ino, one in left.items() if one.error is None}
-        removed = yield from together([self._owners.ask(p.Remove(one.dir, one.name, ino, 0, one.peer)) for ino, one in empty.items()])
+        removed = yield from together([self._direct.strike(one.dir, one.name, ino, one.peer) for ino, one in empty.items()])
         for one, gone in zip(empty.values(), removed, strict=True):
             one.error = gone if isinstance(gone, OSError) else None
         ends = [
-            (one.peer, p.FreezeDirectory(ino, False) if one.error else p.DropDirectory(ino, one.dir, one.name, False))
+            (one.peer, p.FreezeDirectory(ino, False) if one.error else p.DropDirectory(ino, one.dir, one.name, False, one.now))
             for ino, one in left.items()
         ]
         dropped = yield from self._spread_all(ends)
         stay: list[tuple[int, p.AnyChange]] = []
         for (ino, one), answer in zip(left.items(), dropped, strict=True):
-            if one.error is None and isinstance(answer, OSError):
-                one.error = answer
+            if one.error is None:
+                one.ended(answer)
+            if isinstance(answer, OSError) and one.error is answer:
                 stay.append((one.peer, p.FreezeDirectory(ino, False)))
         yield from self._spread_all(stay)
 
@@ -189,14 +202,14 @@ class Directories:
         found = yield from self._owners.ask(p.Lookup(dir, name))
         raise failure(errno.ENOTDIR if found.type != stat.S_IFDIR else errno.ENOENT)  # ENOENT: it is being made just now
 
-    def _remove(self, peer: int, ino: int, dir: int, name: bytes, keep_entry: bool) -> Operation[None]:
+    def _remove(self, peer: int, ino: int, dir: int, name: bytes, keep_entry: bool, now: int) -> Operation[None]:
         """Take it out everywhere if it is empty everywhere. ``keep_entry``: its entry is another's already."""
         try:
             if (yield from self._spread(peer, p.FreezeDirectory(ino, True))):
                 raise failure(errno.ENOTEMPTY)
             if not keep_entry:
-                yield from self._owners.ask(p.Remove(dir, name, ino, 0, peer))
-            yield from self._spread(peer, p.DropDirectory(ino, dir, name, keep_entry))
+                yield from self._direct.strike(dir, name, ino, peer)
+            yield from self._spread(peer, p.DropDirectory(ino, dir, name, keep_entry, now))
         except OSError:
             yield from self._spread(peer, p.FreezeDirectory(ino, False))
             raise
@@ -261,7 +274,7 @@ class Directories:
             raise failure(errno.ENOTDIR)
         if type != stat.S_IFDIR:
             raise failure(errno.EBUSY)  # one was a directory when this was asked for
-        yield from self._remove(peer, other, call.to_dir, call.to_name, True)
+        yield from self._remove(peer, other, call.to_dir, call.to_name, True, call.now)
 
     def _refuse_loop(self, ino: int, type: int, to_dir: int) -> None:
         if type == stat.S_IFDIR and self._meta.dir_below(to_dir, ino):
@@ -319,11 +332,7 @@ class Directories:
         yield Acquire(key)  # a node that is asked twice answers twice when it is done, and so do those below it
         try:
             told: list[w.Invalidate] = []
-            if self._applied[:2] != (manager, call.number):
-                # A node that is introduced by this manager is about to get what has been applied there already.
-                mine = [self._try(change, asker, told) for change, asker in zip(call.changes, call.askers, strict=True)]
-                self._applied = manager, call.number, mine
-            mine = self._applied[2]
+            mine = self._make(call, told)
             answers, _ = yield from together([self._relay(call, mine), self._have_forgotten(told)])
             if isinstance(answers, OSError):
                 raise answers
@@ -344,9 +353,7 @@ class Directories:
         failed: OSError | None = None
         below = _below(call.place, len(call.order))
         while below:
-            asked = yield from together([
-                ask(call.order[child], p.Spread(call.changes, call.order, child, call.askers, call.number)) for child in below
-            ])  # fmt: skip
+            asked = yield from self._pass_on(call, below)
             dead: list[int] = []
             for child, answer in zip(below, asked, strict=True):
                 if not isinstance(answer, OSError):
@@ -360,43 +367,74 @@ class Directories:
             raise failed
         return answers
 
+    def _pass_on(self, call: p.Spread, below: list[int]) -> Operation[list[list[list[int]] | OSError]]:
+        """To these places. Where nobody is below, C tells C; what it will not hear there the poll loop must."""
+        leaves = [place for place in below if not _below(place, len(call.order))]
+        heard = yield from self._direct.spread([call.order[place] for place in leaves], call)
+        told = {place: answer for place, answer in zip(leaves, heard, strict=True) if answer is not None}
+        left = [place for place in below if place not in told]
+        asked = yield from together([
+            ask(call.order[place], p.Spread(call.changes, call.order, place, call.askers, call.number)) for place in left
+        ])  # fmt: skip
+        answers = dict(zip(left, asked, strict=True))
+        return [answers[place] if place in answers else [told[place]] for place in below]
+
     # ── a change, on every node ────────────────────────────────────────────────────────────────────
 
+    def heed(self) -> None:
+        """From now on other nodes may bring changes of the manager that this node knows, and of no other, past its poll loop."""
+        self._meta.set_manager(self._members.manager if self._members.introduced else -1)
+
+    def _make(self, call: p.Spread, told: list[w.Invalidate]) -> list[int]:
+        """Once: the shard sees to that for what may come past this poll loop (``pack``), and this for the rest."""
+        key, each = (call.order[0], call.number), list(zip(call.changes, call.askers, strict=True))
+        changes = pack(call.changes, call.askers)
+        if self._applied[:2] == key:
+            return self._applied[2]
+        if changes is not None and self._members.introduced:
+            mine = self._meta.spread(*key, changes)
+            for (change, asker), answered in zip(each, mine, strict=True):
+                if answered >= 0:
+                    self._made_old(change)
+                self._tell(asker, told)
+            return mine
+        self._meta.spread(*key, b"")
+        # A node that is introduced by this manager is about to get what has been applied there already.
+        mine = [self._try(change, asker, told) if self._members.introduced else 0 for change, asker in each]
+        self._applied = *key, mine
+        return mine
+
+    def _made_old(self, change: p.AnyChange) -> None:
+        match change:
+            case p.AddDirectory(_, dir):
+                self._forget((dir,))  # no kernel remembers a name that is not there
+            case p.DropDirectory(ino, dir, name):
+                self._forget((dir, ino), (dir, name), gone=ino)
+
     def _try(self, change: p.AnyChange, asker: int, told: list[w.Invalidate]) -> int:
-        if not self._members.introduced:
-            return 0
         try:
             return self._apply(change)
         except OSError as error:
             return -number_of(error)
         finally:
-            if self._members.node == asker:
-                # The kernel that asked changes its own names, and holds the directory until it is answered. Other mounts here are told by
-                # the operation.
-                for old in self._forgotten:
-                    self._calls.order(w.Invalidate(old.inodes))
-            else:
-                told += self._forgotten
-            self._forgotten = []
+            self._tell(asker, told)
+
+    def _tell(self, asker: int, told: list[w.Invalidate]) -> None:
+        """What has been made old. The kernel that asked changes its own names, and holds the directory until it is answered. Other mounts
+        here are told by the operation."""
+        if self._members.node == asker:
+            for old in self._forgotten:
+                self._calls.order(w.Invalidate(old.inodes))
+        else:
+            told += self._forgotten
+        self._forgotten = []
 
     def _apply(self, change: p.AnyChange) -> int:
-        """Make a change here. Answers how many entries this node has of a directory that is frozen."""
+        """Make a change here, of those that come by way of poll loops alone."""
         meta = self._meta
         match change:
-            case p.AddDirectory(ino, dir, name, attr):
-                meta.dir_add(ino, dir, name, attr)
-                self._enter(dir, name, ino)
-                self._forget((dir,))  # no kernel remembers a name that is not there
-            case p.DropDirectory(ino, dir, name, keep_entry):
-                meta.dir_remove(ino)
-                if not keep_entry:
-                    self._strike(dir, name, ino)
-                self._forget((dir, ino), (dir, name), gone=ino)
             case p.ForgetName(dir, name):
                 self._forget((dir,), (dir, name))
-            case p.FreezeDirectory(ino, frozen):
-                meta.dir_freeze(ino, frozen)
-                return meta.count(ino)
             case p.MoveDirectory(ino, to_dir, to_name, now):
                 parent, name = meta.dir_get(ino)[1], meta.dir_name(ino)
                 meta.dir_move(ino, to_dir, to_name, now)
@@ -480,6 +518,7 @@ class Directories:
                 yield Sleep(PAUSE_LAST_S)
                 continue
             members.introduced = True
+            self.heed()
             self._meta.mend_dirs(True)
 
     def _take_all(self, peer: int, call: p.Directories) -> Operation[None]:
@@ -488,6 +527,7 @@ class Directories:
         yield from self._calls.until(lambda: members.manager == peer)  # changes of the one before it are refused from then on
         self._meta.import_(call.data)
         members.introduced = True
+        self.heed()
         self._meta.mend_dirs(True)
         yield from work(w.Invalidate((), (EVERY_NAME,)))  # a change that not all had heard of is made here by now, or taken back
 

@@ -231,6 +231,7 @@ class FileSystem(Machine):
             self._bury(node)  # while the table says which stripes it had
         new_manager = manager == self.node and members.manager != manager
         members.manager = manager
+        self._directories.heed()
         first = not members.version
         members.set_version(version)
         if lost:

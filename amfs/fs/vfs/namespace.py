@@ -523,7 +523,7 @@ class Namespace:
 
     def touched(self, caller: Caller, dir: int) -> None:
         if now := self._meta.dir_touched(dir):  # 0: its times were set since
-            self._directories.touch(dir, now)
+            self._directories.touch(dir, now, refused=True)
         caller.inodes.append(dir)
 
     # ── room ───────────────────────────────────────────────────────────────────────────────────────

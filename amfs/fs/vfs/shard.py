@@ -194,7 +194,14 @@ class Shard:
 
     def _reserve_directory(self, peer: int, call: p.ReserveDirectory) -> int:
         ino = self._meta.new_number(self._meta.name_partition(call.dir, call.name))
-        self._meta.insert(call.dir, call.name, 0, ino, stat.S_IFDIR, False)
+        try:
+            self._meta.insert(call.dir, call.name, 0, ino, stat.S_IFDIR, False)
+        except OSError as error:
+            if error.errno != errno.EEXIST or not call.again:
+                raise
+            ino, type, attr = self._meta.lookup(call.dir, call.name, self._members.node)
+            if type != stat.S_IFDIR or attr is not None:
+                raise
         return ino
 
     def _touch(self, peer: int, call: p.Touch) -> Operation[None]:
