@@ -1,1 +1,1 @@
-"""This machine: processes and the locks of those that live, memory, mounts, shared storage, and the removal of what dead processes left."""
+"""This machine: processes, their locks and signals, memory, mounts, shared storage, and the removal of what dead processes left."""

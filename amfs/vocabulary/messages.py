@@ -401,9 +401,6 @@ class Lost(Message, frozen=True, tag=38):
     holder: int
 
 
-# ── worker <-> worker data ─────────────────────────────────────────────────────────────────────────
-
-
 class Fetch(Message, frozen=True, tag=40):
     """Worker -> holder: send me these."""
 
@@ -595,11 +592,8 @@ class FsResponse(Message, frozen=True, tag=73):
 
 
 AnyMessage = (
-    RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone | Spilled
-    | Assign | Done | TaskMoved | OutOfService | StealAsk | StealNone | ReducePlan | PartLost
-    | Locate | Located | FileFailed | Publish | Replica | Release | ReadAgain | Drop | Flush | Lost
-    | Fetch | Content | TakeFiles | FilesTaken
-    | View | ViewChange | Join | Heartbeat | Leave | Withdraw | DrainNode | Shutdown
-    | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned
-    | PeerRequest | PeerResponse | FsRequest | FsResponse
+    RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone | Spilled | Assign | Done | TaskMoved
+    | OutOfService | StealAsk | StealNone | ReducePlan | PartLost | Locate | Located | FileFailed | Publish | Replica | Release | ReadAgain
+    | Drop | Flush | Lost | Fetch | Content | TakeFiles | FilesTaken | View | ViewChange | Join | Heartbeat | Leave | Withdraw | DrainNode
+    | Shutdown | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned | PeerRequest | PeerResponse | FsRequest | FsResponse
 )  # fmt: skip
