@@ -383,9 +383,8 @@ def test_one_copy_costs_no_message() -> None:
     asked = []
     for copies in (1, None):
         cluster = Cluster(3, 5)
-        if copies:
-            cluster.call(0, "set_xattr_path", b"/", REPLICAS, b"1", 0)
-            cluster.settle()
+        cluster.call(0, "set_xattr_path", b"/", REPLICAS if copies else b"user.other", b"1", 0)
+        cluster.settle()
         before = sum(node.fs.asked for node in cluster.nodes.values())
         for number in range(6):
             write(cluster, number % 3, b"/%d" % number, b"x")

@@ -53,7 +53,11 @@ def test_a_run_by_itself(tmp_path: Path, number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_ended_while_it_starts_leaves_no_store(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_run_that_is_ended_while_it_starts_leaves_no_store(
+    tmp_path: Path, number: signal.Signals, request: pytest.FixtureRequest
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it, and so would its programs
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     (tmp_path / "list").write_text("a -b sleep -a 100\n")
     (stores := tmp_path / "stores").mkdir()
     for later_s in (0, 0.01, 0.03):
