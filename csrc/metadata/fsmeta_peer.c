@@ -94,7 +94,8 @@ int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struc
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct inode *inode = fsmeta_find_inode(meta, ino);
-    if (inode == NULL || (mask & ~(unsigned)META_SET_DIRECTLY) != 0 || !only_us(meta, inode->watchers, asker)) return leave(meta, META_BUSY);
+    if (inode == NULL || (mask & ~(unsigned)META_SET_DIRECTLY) != 0 || !only_us(meta, inode->watchers, asker))
+        return leave(meta, META_BUSY);
     bool timed = (mask & (META_SET_ATIME | META_SET_MTIME)) != 0 && S_ISREG(inode->mode);
     bool ours = inode->layout == META_WHOLE && (inode->writer < 0 || inode->writer == asker);
     if (!ours || (timed && inode->holders != 0 && !fsmeta_set_only(inode->holders, asker))) return leave(meta, META_BUSY);
