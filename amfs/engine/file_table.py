@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Set
+from collections.abc import Set
 
 import msgspec
 
@@ -52,7 +52,6 @@ class FileTable:
         self.fetches: deque[tuple[Run, File]] = deque()  # REMOTE files that wait for room
         self.to_disk: set[str] = set()  # files that are to be fetched into the spill directory: too large for memory
         self.disk_jobs: set[int] = set()  # fetches that do so
-        self.on_taken: Callable[[Run, tuple[str, ...], int, bool], None] = lambda run, names, leaver, refused: None
 
     def stage(self, run: Run, entry: TaskEntry, name: str) -> None:
         """A shared input that is to be read from the store: copied there once, however many tasks want it."""
@@ -246,7 +245,7 @@ class FileTable:
         self.state.move_file(file, FileEvent.COPIED)
         file.spare = file.leaver < 0
         if file.leaver >= 0:
-            self.on_taken(run, (file.name,), file.leaver, False)
+            self.outbox.send(file.leaver, m.FilesTaken(run.id, (file.name,)))
             file.leaver = -1
         run.counters["fetched_bytes"] += size
         if file.waiting:
@@ -444,7 +443,7 @@ class FileTable:
         """It cannot be brought here: tasks that wait for it fail."""
         file.fetching = False
         if file.leaver >= 0:
-            self.on_taken(run, (file.name,), file.leaver, True)
+            self.outbox.send(file.leaver, m.FilesTaken(run.id, (file.name,), refused=True))
         waiting, file.waiting = file.waiting, []
         del run.files[file.name]
         self.state.removed(file)

@@ -1,7 +1,7 @@
 """Files of runs that only a node has which is to leave: other nodes take them, so that nothing is made again for want of them. Pure.
 
-Owns whom the node has asked to take which file, and who has asked this node. A file that was taken is a spare copy here from then on, as
-one that was fetched from there. What stays here when the time of the drain is over is made again if a task needs it, as after a death.
+Owns which node was asked to take which file. A file that another node has taken is a spare copy here from then on, as if it had been
+fetched from there. A file that stays here when the time of the drain is over is made again if a task needs it, as after a death.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from amfs.vocabulary.events import Kept, MembersChanged, MoveAway
 from amfs.vocabulary.states import FileEvent, FileState
 
 _AT_ONCE = 64 << 20  # bytes that a node is asked to take before it has answered, but for one file that is larger
-_NAMES = 2048
+_NAMES = 2048  # files, likewise
 
 
 class HandingOver:
@@ -30,7 +30,6 @@ class HandingOver:
         self._draining: Set[int] = frozenset()
         self._asked: dict[str, int] = {}  # file -> node that was asked to take it
         self._refused: dict[str, set[int]] = {}  # file -> nodes that cannot store it
-        files.on_taken = self._say_taken
 
     def on_members_changed(self, event: MembersChanged) -> None:
         """A node that has left, or drains itself, is not counted on any more."""
@@ -99,7 +98,7 @@ class HandingOver:
         if run is None or run.closing:
             return
         if self.state.node in self._draining:
-            self._say_taken(run, tuple(at.name for at in message.files), peer, refused=True)
+            self.outbox.send(peer, m.FilesTaken(run.id, tuple(at.name for at in message.files), refused=True))
             return
         there = []
         for at in message.files:
@@ -118,7 +117,4 @@ class HandingOver:
                 file.spare = False
                 there.append(at.name)
         if there:
-            self._say_taken(run, tuple(there), peer)
-
-    def _say_taken(self, run: Run, names: tuple[str, ...], leaver: int, refused: bool = False) -> None:
-        self.outbox.send(leaver, m.FilesTaken(run.id, names, refused))
+            self.outbox.send(peer, m.FilesTaken(run.id, tuple(there)))

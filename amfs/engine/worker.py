@@ -294,7 +294,7 @@ class Worker(Machine):
     def _is_alone(self) -> bool:
         """Could nobody else begin a task sooner that waits at the launcher, and does it not wait long there? Not if this node drains."""
         state, short = self.state, self.measured and self.mean_s <= self.limits.alone_s
-        # What was spilled may change on its disk: a task begins right after its inputs were looked at.
+        # A file on the disk may be changed there, so a task begins right after the node has looked at its inputs.
         return self.slots > 0 and short and not state.peers and not self.memory.on_disk and not state.time_left.has_end(self.node)
 
     def needs(self, serial: int) -> Callable[[str], bool] | None:

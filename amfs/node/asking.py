@@ -1,6 +1,7 @@
 """Questions of the poll loop to the shards of other nodes that go from C to C (csrc/metadata/peer_meta.h).
 
-Owns their bytes and those of the answers. What becomes of a question that is not answered so is decided by whoever ordered it.
+Owns their bytes and those of the answers. The machine that ordered a question (fs/vfs/direct.py) decides what follows when it is not
+answered.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Any
 from amfs._native import Io
 from amfs.vocabulary import fs_works as w
 
+#: Of enum peer_meta_op.
 _TOUCH, _SPREAD, _RESERVE, _STRIKE = 7, 14, 15, 16
 _NODE, _NUMBER = struct.Struct("<i"), struct.Struct("<Q")
-
 
 Read = Callable[[list[tuple[int, bytes]]], tuple[int, Any]]
 

@@ -28,7 +28,7 @@ def pack(changes: Sequence[AnyChange], askers: Sequence[int]) -> bytes | None:
 
 
 def made_old(data: bytes) -> Iterator[tuple[int, int, int, bytes, bool]]:
-    """Of each that makes something old: who wants it, the directory, the one above, its name there, and whether it is removed."""
+    """Of each change that makes records old: the node that wants it, the directory, the one above, its name there, and whether it goes."""
     at = 0
     while at < len(data):
         kind, _, length, asker, ino, dir, *_ = _HEAD.unpack_from(data, at)

@@ -12,6 +12,7 @@
 struct part {
     struct peer_meta_call call;
     struct fsio_asked *asked;
+    int32_t node;
     int error;
     uint8_t *bytes;
     size_t count;
@@ -68,7 +69,7 @@ static struct fsio_asked *to_ask(PyObject *self, PyObject *nodes, uint64_t seria
     for (size_t i = 0; i < asked->nodes; i++) {
         asked->parts[i].asked = asked;
         asked->parts[i].call = (struct peer_meta_call){.owner = self, .done = answered};
-        asked->parts[i].count = (size_t)PyLong_AsLong(PyTuple_GetItem(nodes, (Py_ssize_t)i)); /* until it is asked: its number */
+        asked->parts[i].node = (int32_t)PyLong_AsLong(PyTuple_GetItem(nodes, (Py_ssize_t)i));
     }
     if (!PyErr_Occurred()) return asked;
     free(asked);
@@ -98,9 +99,7 @@ PyObject *fsio_ask_object(PyObject *self, PyObject *args) {
     Py_BEGIN_ALLOW_THREADS;
     for (size_t i = 0; i < asked->nodes; i++) {
         struct part *part = &asked->parts[i];
-        int32_t node = (int32_t)part->count;
-        part->count = 0;
-        int error = peer_meta == NULL ? ENOTCONN : peer_meta_ask(peer_meta, node, &question, &part->call);
+        int error = peer_meta == NULL ? ENOTCONN : peer_meta_ask(peer_meta, part->node, &question, &part->call);
         if (error == 0) continue; /* from now on it may be answered */
         part->error = error;
         one_less(asked);

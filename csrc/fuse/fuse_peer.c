@@ -266,7 +266,7 @@ static bool made(const struct fuse_asking *asking, const struct peer_meta_answer
     return true;
 }
 
-/* As after the long way: what is known here of the file is asked for anew, by the kernel, too. */
+/* As after the long way: this node and its kernel ask anew for all that they know of the file. */
 static bool changed(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct meta_attr attr = answer->attr;

@@ -87,8 +87,8 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
     return leave(meta, 0);
 }
 
-/* What is written the writer knows best. Copies of the content have times, too, which a node goes by that writes one: only the asker, which has set those of
- * its own, may have one. */
+/* While a file is written, its writer knows its size and times best. Copies of the content have times of their own, so no node but the asker, which has set those
+ * of its copy, may have one. */
 int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
                      struct meta_attr *out) {
     enter(meta);

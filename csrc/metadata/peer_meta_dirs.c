@@ -1,4 +1,4 @@
-/* What this node answers to the manager, and to those who pass its changes of directories on. Stands on the bytes alone. */
+/* The answers of this node to the manager, and to nodes that pass its changes of directories on. Stands on the bytes alone. */
 #include "peer_meta_wire.h"
 
 #include <errno.h>

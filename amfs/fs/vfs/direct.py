@@ -18,8 +18,6 @@ from amfs.vocabulary import peer_requests as p
 from amfs.vocabulary.directory_changes import pack
 
 _LOST = errno.ECONNABORTED  # nobody knows whether it was done
-
-
 MOST_BYTES = 4096  # of changes that go so
 
 
@@ -81,7 +79,7 @@ class Direct:
         return self._asked
 
     def _is_lost(self, node: int, number: int, error: OSError) -> Operation[bool]:
-        """Was a question perhaps heard? If it was not by now it never will be: what comes of it later could only be wrong."""
+        """Was a question perhaps heard? A node that has not heard it by now refuses it later: by then the answer would be wrong."""
         if error.errno == _LOST:
             with suppress(OSError):  # of a node that has died nothing comes
                 yield from ask(node, p.Refuse(number))
