@@ -7,6 +7,7 @@ missing MPI is an error. Tests marked ``soak`` or ``chaos`` run when asked for (
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,10 @@ def own_home() -> Iterator[None]:
     assert not left, f"sessions were left running: {', '.join(session.name for session in left)}"
 
 
+#: Lines that a run begins with because of other tests: what their killed runs have left, and the memory that they take just now.
+OTHERS = r"^.*(?:a killed run of (?!{own})/.* has left |files are kept in /.*; --store names another place).*\n"
+
+
 @pytest.fixture
 def amfs(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run ``amfs ARGS…`` in the test's own directory; the limit only turns a hang into a failure."""
@@ -65,7 +70,7 @@ def _runner(module: str, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
     def run(
         *args: str, input: str | None = None, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 100
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", module, *args],
             input=input,
             stdin=subprocess.DEVNULL if input is None else None,
@@ -76,6 +81,9 @@ def _runner(module: str, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
             timeout=timeout,
             check=False,
         )
+        others = OTHERS.format(own=re.escape(str(tmp_path)))
+        done.stdout, done.stderr = (re.sub(others, "", text, flags=re.MULTILINE) for text in (done.stdout, done.stderr))
+        return done
 
     return run
 
