@@ -120,21 +120,21 @@ static PyObject *fuse_reply_attr(PyObject *self, PyObject *args) {
 }
 
 static PyObject *fuse_reply_open(PyObject *self, PyObject *args) {
-    ull unique, size;
+    ull unique, size, losses;
     int kind, node, error;
     unsigned stripe;
-    if (!PyArg_ParseTuple(args, "KiiIK:reply_open", &unique, &kind, &node, &stripe, &size)) return NULL;
-    WITHOUT_GIL(error = amfs_fuse_reply_open(mount_of(self), unique, (enum fsio_kind)kind, node, stripe, size));
+    if (!PyArg_ParseTuple(args, "KiiIKK:reply_open", &unique, &kind, &node, &stripe, &size, &losses)) return NULL;
+    WITHOUT_GIL(error = amfs_fuse_reply_open(mount_of(self), unique, (enum fsio_kind)kind, node, stripe, size, losses));
     return answered(error);
 }
 
 static PyObject *fuse_reply_created(PyObject *self, PyObject *args) {
-    ull unique, size;
+    ull unique, size, losses;
     struct meta_attr attr;
     int kind, node, error;
     unsigned stripe;
-    if (!PyArg_ParseTuple(args, "KO&iiIK:reply_created", &unique, py_to_attr, &attr, &kind, &node, &stripe, &size)) return NULL;
-    WITHOUT_GIL(error = amfs_fuse_reply_created(mount_of(self), unique, &attr, (enum fsio_kind)kind, node, stripe, size));
+    if (!PyArg_ParseTuple(args, "KO&iiIKK:reply_created", &unique, py_to_attr, &attr, &kind, &node, &stripe, &size, &losses)) return NULL;
+    WITHOUT_GIL(error = amfs_fuse_reply_created(mount_of(self), unique, &attr, (enum fsio_kind)kind, node, stripe, size, losses));
     return answered(error);
 }
 
@@ -342,8 +342,8 @@ static PyMethodDef fuse_methods[] = {
     {"reply_error", fuse_reply_error, METH_VARARGS, "reply_error(unique, errno)"},
     {"reply_entry", fuse_reply_entry, METH_VARARGS, "reply_entry(unique, attr, cache)"},
     {"reply_attr", fuse_reply_attr, METH_VARARGS, "reply_attr(unique, attr, cache)"},
-    {"reply_open", fuse_reply_open, METH_VARARGS, "reply_open(unique, kind, node, stripe, size)"},
-    {"reply_created", fuse_reply_created, METH_VARARGS, "reply_created(unique, attr, kind, node, stripe, size)"},
+    {"reply_open", fuse_reply_open, METH_VARARGS, "reply_open(unique, kind, node, stripe, size, losses_seen)"},
+    {"reply_created", fuse_reply_created, METH_VARARGS, "reply_created(unique, attr, kind, node, stripe, size, losses_seen)"},
     {"reply_bytes", fuse_reply_bytes, METH_VARARGS, "reply_bytes(unique, data)"},
     {"reply_dir", fuse_reply_dir, METH_VARARGS, "reply_dir(unique, [(name, ino, type, cursor, attr | None)])"},
     {"reply_statfs", fuse_reply_statfs, METH_VARARGS, "reply_statfs(unique, bsize, blocks, bfree, bavail, files, ffree)"},

@@ -107,9 +107,11 @@ size_t amfs_fuse_overdue(struct amfs_fuse *mount, int64_t longer_than_ms, struct
 int amfs_fuse_reply_error(struct amfs_fuse *mount, uint64_t unique, int error);
 int amfs_fuse_reply_entry(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, bool cache);
 int amfs_fuse_reply_attr(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, bool cache);
-int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size);
+/* losses: of which this node had heard when it asked the shard. One of which it has heard since may have taken stripes of the file. */
+int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size,
+                         uint64_t losses);
 int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, enum fsio_kind kind, int32_t node,
-                            uint32_t stripe, uint64_t size);
+                            uint32_t stripe, uint64_t size, uint64_t losses);
 int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *data, size_t size);
 struct amfs_fuse_entry {
     const char *name;

@@ -317,10 +317,11 @@ struct opening {
     bool appends; /* at an end that others may have moved: no pages of the kernel's stand for that */
     bool stamp; /* a part that has to be made gets these times */
     bool implicit; /* for reads or writes without an open */
+    bool answered; /* `losses` is that of the shard's answer, else fuse_files_begin sets it */
+    uint64_t losses; /* as fsio_losses when the file was whole */
     /* by fuse_files_begin */
     struct file *file;
     struct view *view;
-    uint64_t losses; /* as fsio_losses then: the file was whole */
     bool fresh, copies, beside; /* copies: through a handle of this process; beside: others here wrote it then */
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };

@@ -84,7 +84,7 @@ int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening) {
         opening->file = file;
         opening->view = view;
         opening->beside = opening->writing && file->writers > 0;
-        opening->losses = fsio_losses(node->io);
+        if (!opening->answered) opening->losses = fsio_losses(node->io);
         fuse_files_count(node, file, view, opening->writing, 1);
         view->busy++; /* it stays, whoever closes what */
     } else if (view != NULL && fuse_view_is_unused(view)) {

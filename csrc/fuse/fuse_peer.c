@@ -239,7 +239,7 @@ static bool opened(const struct fuse_asking *asking, const struct peer_meta_answ
     /* What the file contained before may lie here still: that it shall go is on its way. */
     if (here && attr->size == 0 && !fuse_files_have_empty(mount->node, attr)) here = false;
     if (!here || meta_cache_fresh(mount->node->meta, asking->since, attr, true) != 0) return false;
-    amfs_fuse_reply_open(mount, asking->unique, FSIO_LOCAL, -1, 0, attr->size);
+    amfs_fuse_reply_open(mount, asking->unique, FSIO_LOCAL, -1, 0, attr->size, fsio_losses(mount->node->io));
     return true;
 }
 
@@ -255,7 +255,8 @@ static bool made(const struct fuse_asking *asking, const struct peer_meta_answer
     fuse_touch(mount, asking->ino); /* before whoever asked can look */
     if (asking->op == FUSE_OP_CREATE) {
         meta_use_directly(node->meta, answer->attr.ino, 1, 1);
-        if (amfs_fuse_reply_created(mount, asking->unique, &answer->attr, FSIO_LOCAL, -1, 0, 0) != 0) { /* nobody waits any more */
+        if (amfs_fuse_reply_created(mount, asking->unique, &answer->attr, FSIO_LOCAL, -1, 0, 0, fsio_losses(mount->node->io)) !=
+            0) { /* nobody waits any more */
             meta_use_directly(node->meta, answer->attr.ino, -1, -1);
             fuse_slow_unused(mount, answer->attr.ino);
         }

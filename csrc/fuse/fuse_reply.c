@@ -235,23 +235,28 @@ bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique) {
     return begins || ino == 0;
 }
 
-int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size) {
+int amfs_fuse_reply_open(struct amfs_fuse *mount, uint64_t unique, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size,
+                         uint64_t losses) {
     struct amfs_fuse_request *request = fuse_slow_claim(mount, unique);
     if (request == NULL) return ENOENT;
     struct opened it = {.request = request, .opening = opening_of(request, request->ino, kind, node, stripe, size)};
     it.opening.implicit = request->op == FUSE_OP_ENSURE;
+    it.opening.answered = true;
+    it.opening.losses = losses;
     open_and_answer(mount, &it);
     return 0;
 }
 
 int amfs_fuse_reply_created(struct amfs_fuse *mount, uint64_t unique, const struct meta_attr *attr, enum fsio_kind kind, int32_t node,
-                            uint32_t stripe, uint64_t size) {
+                            uint32_t stripe, uint64_t size, uint64_t losses) {
     struct amfs_fuse_request *request = fuse_slow_claim(mount, unique);
     if (request == NULL) return ENOENT;
     struct opened it = {
         .request = request, .opening = opening_of(request, attr->ino, kind, node, stripe, size), .attr = *attr, .made = true};
     it.opening.truncate = (request->flags & O_TRUNC) != 0 && size != 0;
     it.opening.implicit = atomic_load(&mount->no_open);
+    it.opening.answered = true;
+    it.opening.losses = losses;
     open_and_answer(mount, &it);
     return 0;
 }

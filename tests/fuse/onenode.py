@@ -143,4 +143,4 @@ class OneNode:
         if kind != stat.S_IFREG:
             raise OSError(errno.EEXIST, "no file")
         attr = self.meta.open(ino, 0, True)[0]
-        mount.reply_created(unique, attr, LOCAL, 0, 0, attr[11])
+        mount.reply_created(unique, attr, LOCAL, 0, 0, attr[11], 0)

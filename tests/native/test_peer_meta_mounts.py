@@ -301,7 +301,7 @@ def test_the_loop_opens_a_file_through_a_node_that_stalls(tmp_path: Path, flags:
         here, kernel = cluster.nodes[0], cluster.mount(0)
         unique = opening(kernel, 1 << 40, flags)
         kernel.until_asked()
-        kernel.fuse.reply_open(unique, REMOTE, 1, 0, 1)
+        kernel.fuse.reply_open(unique, REMOTE, 1, 0, 1, 0)
         assert sum(kernel.fuse.open_count(1 << 40)) + sum(here.io.open_count(1 << 40)), "it counts as open from now on"
         goes_on(kernel, cluster, unique)
         here.io.forget_peer(1)
@@ -320,13 +320,13 @@ def test_two_openings_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None
             first, stalls, second = (1 << 40 | 3 * turn + number for number in range(3))
             unique = opening(kernel, first, os.O_WRONLY)
             kernel.until_asked()
-            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192, 0)
             assert kernel.wait(unique)[0] == 0
             time.sleep(0.05)  # now there is one worker, and it waits
             waiting, unique = opening(kernel, stalls, os.O_WRONLY), opening(kernel, second, os.O_WRONLY)
             kernel.until_asked(2)
-            kernel.fuse.reply_open(waiting, REMOTE, 1, 0, 1)
-            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+            kernel.fuse.reply_open(waiting, REMOTE, 1, 0, 1, 0)
+            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192, 0)
             assert kernel.wait(unique)[0] == 0
             assert waiting not in kernel.answers, "the second had to wait for the first"
         here.io.forget_peer(1)
@@ -349,7 +349,7 @@ def test_a_file_is_cut_that_waits_for_a_node_that_stalls(tmp_path: Path, through
         unique = opening(kernel, ino, os.O_WRONLY | os.O_TRUNC)
         if through_loop:
             kernel.until_asked()
-            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+            kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192, 0)
         goes_on(kernel, cluster, unique)
         here.io.forget_peer(1)
         kernel.wait(unique)
@@ -375,7 +375,7 @@ def test_a_file_that_is_being_opened_when_a_node_dies_is_not_read_as_zeros(tmp_p
         assert asked.wait(GUARD_S)
         unique = opening(kernel, ino, os.O_RDONLY)
         kernel.until_asked()
-        kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192)
+        kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192, 0)
         goes_on(kernel, cluster, unique)
         here.io.lose(list(range(PARTITIONS)), 2, False)
         here.io.set_table([0] * PARTITIONS)
@@ -388,6 +388,22 @@ def test_a_file_that_is_being_opened_when_a_node_dies_is_not_read_as_zeros(tmp_p
         assert kernel.call(15, ino, struct.pack("<QQIIQII", handle, 0, 100, 0, 0, 0, 0))[0] == errno.EIO
 
 
+@pytest.mark.parametrize(("losses_seen", "expected"), [(1, errno.EIO), (2, 0)])
+def test_a_node_dies_between_the_answer_of_the_shard_and_that_to_the_kernel(tmp_path: Path, losses_seen: int, expected: int) -> None:
+    """What was lost after the shard was asked may be of this file; what was lost before is not, or the shard would have said so."""
+    cluster = Cluster(tmp_path)
+    here, kernel, ino = cluster.nodes[0], cluster.mount(0), 1 << 40
+    here.io.set_table([1] * PARTITIONS)
+    unique = opening(kernel, ino, os.O_RDONLY)
+    kernel.until_asked()
+    here.io.lose(list(range(PARTITIONS)), 2, False)
+    here.io.set_table([0] * PARTITIONS)
+    kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 8192, losses_seen)
+    handle = struct.unpack_from("<Q", kernel.wait(unique)[1])[0]
+    assert kernel.call(15, ino, struct.pack("<QQIIQII", handle, 0, 100, 0, 0, 0, 0))[0] == expected
+    cluster.stop()
+
+
 def test_the_last_node_records_that_stripes_which_it_was_writing_went_with_another(tmp_path: Path) -> None:
     """Alone it tells the record itself, without the poll loop."""
     cluster = Cluster(tmp_path)
@@ -398,7 +414,7 @@ def test_the_last_node_records_that_stripes_which_it_was_writing_went_with_anoth
     ino = here.meta.create(ROOT, cluster.name_at(0), 1, 0, None, record(layout=1, stripe=4096, writer=0, finished=0))[0]
     unique = opening(kernel, ino, os.O_WRONLY)
     kernel.until_asked()
-    kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 0)
+    kernel.fuse.reply_open(unique, STRIPED, -1, 4096, 0, 0)
     handle = struct.unpack_from("<Q", kernel.wait(unique)[1])[0]
     assert kernel.write(ino, handle, b"x" * 4 * 4096) == 0
     cluster.nodes[1].io.stop()
