@@ -338,6 +338,7 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     pthread_mutex_init(&mount->work_lock, NULL);
     pthread_mutex_init(&mount->inodes_lock, NULL);
     for (int i = 0; i < LANES; i++) new_monotonic_cond(&mount->lanes[i].wake);
+    new_monotonic_cond(&mount->leaver_wake);
     new_monotonic_cond(&mount->notice_done);
     new_monotonic_cond(&mount->work_wake);
     mount->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -422,6 +423,7 @@ void amfs_fuse_free(struct amfs_fuse *mount) {
     pthread_mutex_destroy(&mount->work_lock);
     pthread_mutex_destroy(&mount->inodes_lock);
     for (int i = 0; i < LANES; i++) pthread_cond_destroy(&mount->lanes[i].wake);
+    pthread_cond_destroy(&mount->leaver_wake);
     pthread_cond_destroy(&mount->notice_done);
     pthread_cond_destroy(&mount->work_wake);
     free(mount);

@@ -130,14 +130,15 @@ struct notice {
     int64_t not_before_ns;
     uint64_t covers; /* all names are to be looked up again: up to this number none has to be told any more */
     bool data;
-    bool leaves; /* what no open stands for is closed first */
+    bool leaves; /* what no open stands for is closed before the kernel is told */
+    bool looked, stays; /* that was tried; not all of it could be closed yet */
     uint32_t code;
     size_t length;
     char name[];
 };
 
 enum fuse_lane_name { NAMES, INODES, LANES };
-enum { TELLERS = 4 };
+enum { TELLERS = 4, LEAVER = TELLERS, NOTIFIERS }; /* threads: those that tell the kernel, and one that closes what no open stands for */
 
 struct fuse_lane {
     struct notice *queue, **tail, *telling;
@@ -149,6 +150,7 @@ struct teller {
     pthread_t thread;
     struct amfs_fuse *mount;
     struct fuse_lane *lane;
+    int fd; /* in the teller's own table of descriptors */
     bool runs;
 };
 
@@ -187,7 +189,8 @@ struct amfs_fuse {
     pthread_mutex_t notice_lock;
     pthread_cond_t notice_done;
     struct fuse_lane lanes[LANES];
-    struct teller tellers[TELLERS];
+    struct teller tellers[NOTIFIERS];
+    pthread_cond_t leaver_wake;
     atomic_int mapped; /* files that mappings alone keep open */
     bool newly_mapped;
     int awaited; /* waited for by threads that found it in its node's list; under mounts_lock */
@@ -492,7 +495,8 @@ void fuse_removed_forget(struct amfs_fuse *mount, uint64_t ino);
 /* fuse_notify.c */
 uint64_t fuse_notice_add(struct amfs_fuse *mount, struct notice said, const char *name);
 void fuse_notice_carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice, bool done);
-bool fuse_notice_carry_out(struct amfs_fuse *mount, const struct notice *notice, bool left);
+void fuse_notice_put_back(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice); /* with the lock held */
+bool fuse_notice_carry_out(struct amfs_fuse *mount, int fd, const struct notice *notice);
 struct timespec fuse_notice_in_ms(long milliseconds);
 
 /* fuse_answer.c */

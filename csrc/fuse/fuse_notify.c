@@ -6,8 +6,7 @@
  *
  * Names. The kernel takes the lock of the directory, which a process may hold that waits for our answer, which may have to wait for whoever made the
  * change. So a directory in which somebody waits for us is left for later, and who has waited for PATIENCE_MS has the kernel look all names up again
- * instead, which takes no lock. Kernels that cannot do that (before Linux 6.16) believe a name no longer than LIFE_NS, and that is waited for. The thread
- * must not be caught with such a lock when this process is killed: nobody could take it away then but amfs umount --force. */
+ * instead, which takes no lock. Kernels that cannot do that (before Linux 6.16) believe a name no longer than LIFE_NS, and that is waited for. */
 #include "fuse_internal.h"
 
 #include <errno.h>
@@ -22,7 +21,7 @@ enum {
 };
 
 /* False: the kernel has none of that number. */
-static bool tell_kernel(struct amfs_fuse *mount, const struct notice *notice, unsigned edition) {
+static bool tell_kernel(struct amfs_fuse *mount, int fd, const struct notice *notice, unsigned edition) {
     uint64_t id = fuse_node_id(notice->ino, edition);
     struct wire_inval_inode inode = {.ino = id, .offset = notice->data ? 0 : -1};
     struct wire_inval_entry entry = {.dir = id, .length = (uint32_t)notice->length};
@@ -43,7 +42,7 @@ static bool tell_kernel(struct amfs_fuse *mount, const struct notice *notice, un
     }
     header.length = (uint32_t)(sizeof header + parts[1].iov_len + parts[2].iov_len);
     ssize_t told;
-    do told = writev(mount->fd, parts, count);
+    do told = writev(fd, parts, count);
     while (told < 0 && errno == EINTR);
     return told >= 0 || errno != ENOENT;
 }
@@ -57,10 +56,10 @@ struct timespec fuse_notice_in_ms(long milliseconds) {
     return until;
 }
 
-static bool tell_all_editions(struct amfs_fuse *mount, const struct notice *notice) {
+static bool tell_all_editions(struct amfs_fuse *mount, int fd, const struct notice *notice) {
     bool told = false;
     for (unsigned edition = 0, last = fuse_inode_last_edition(mount, notice->ino); edition <= last; edition++)
-        told = tell_kernel(mount, notice, edition) || told;
+        told = tell_kernel(mount, fd, notice, edition) || told;
     return told;
 }
 
@@ -70,9 +69,9 @@ static bool on_its_way(struct amfs_fuse *mount, uint64_t ino) {
 }
 
 /* False: not yet. */
-bool fuse_notice_carry_out(struct amfs_fuse *mount, const struct notice *notice, bool left) {
-    bool told = notice->code == NOTIFY_EPOCH ? tell_kernel(mount, notice, 0) : tell_all_editions(mount, notice);
-    return notice->code != NOTIFY_INVAL_INODE || (left && (told || !on_its_way(mount, notice->ino)));
+bool fuse_notice_carry_out(struct amfs_fuse *mount, int fd, const struct notice *notice) {
+    bool told = notice->code == NOTIFY_EPOCH ? tell_kernel(mount, fd, notice, 0) : tell_all_editions(mount, fd, notice);
+    return notice->code != NOTIFY_INVAL_INODE || (!notice->stays && (told || !on_its_way(mount, notice->ino)));
 }
 
 /* With the lock held. */
@@ -83,15 +82,32 @@ static void put_last(struct fuse_lane *lane, struct notice *notice) {
 }
 
 /* With the lock held. */
-void fuse_notice_carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice, bool done) {
+static void signal_for(struct amfs_fuse *mount, struct fuse_lane *lane, const struct notice *notice) {
+    pthread_cond_signal(notice->leaves && !notice->looked ? &mount->leaver_wake : &lane->wake);
+}
+
+/* With the lock held. */
+static void take_out(struct fuse_lane *lane, struct notice *notice) {
     struct notice **at = &lane->telling;
     while (*at != notice) at = &(*at)->next;
     *at = notice->next;
+}
+
+void fuse_notice_put_back(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice) {
+    take_out(lane, notice);
+    put_last(lane, notice);
+    signal_for(mount, lane, notice);
+}
+
+/* With the lock held. */
+void fuse_notice_carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice, bool done) {
     if (!done) {
+        notice->looked = false;
         notice->not_before_ns = fuse_exact_ns() + LATER_MS * 1000000;
-        put_last(lane, notice);
+        fuse_notice_put_back(mount, lane, notice);
         return;
     }
+    take_out(lane, notice);
     if (notice->code == NOTIFY_EPOCH && mount->lanes[NAMES].covered < notice->covers) mount->lanes[NAMES].covered = notice->covers;
     free(notice);
     pthread_cond_broadcast(&mount->notice_done);
@@ -102,7 +118,7 @@ void fuse_notify_mapped(struct amfs_fuse *mount, int by) {
     pthread_mutex_lock(&mount->notice_lock);
     atomic_fetch_add(&mount->mapped, by);
     mount->newly_mapped = mount->newly_mapped || by > 0;
-    if (by > 0) pthread_cond_broadcast(&mount->lanes[INODES].wake);
+    if (by > 0) pthread_cond_signal(&mount->leaver_wake);
     pthread_mutex_unlock(&mount->notice_lock);
 }
 
@@ -115,7 +131,7 @@ static uint64_t append(struct amfs_fuse *mount, enum fuse_lane_name name, struct
     notice->number = ++lane->last;
     notice->covers = notice->code == NOTIFY_EPOCH ? mount->lanes[NAMES].last : 0;
     put_last(lane, notice);
-    pthread_cond_signal(&lane->wake);
+    signal_for(mount, lane, notice);
     return number_on(name, notice->number);
 }
 
@@ -164,10 +180,9 @@ static uint64_t tell_at_once(struct amfs_fuse *mount, uint64_t ino) {
     notice->next = lane->telling;
     lane->telling = notice;
     pthread_mutex_unlock(&mount->notice_lock);
-    bool done = fuse_notice_carry_out(mount, notice, true);
+    bool done = fuse_notice_carry_out(mount, mount->fd, notice);
     pthread_mutex_lock(&mount->notice_lock);
     fuse_notice_carried_out(mount, lane, notice, done);
-    if (!done) pthread_cond_signal(&lane->wake);
     pthread_mutex_unlock(&mount->notice_lock);
     return done ? 0 : number_on(INODES, number);
 }
@@ -251,7 +266,7 @@ static void others(struct amfs_fuse *mount, uint32_t code, bool data, uint64_t i
 void fuse_notify_editions(struct amfs_fuse *mount, uint64_t ino) {
     struct notice notice = {.ino = ino, .code = NOTIFY_INVAL_INODE};
     unsigned last = mount->socket ? 0 : fuse_inode_last_edition(mount, ino);
-    for (unsigned edition = 0; last > 0 && edition <= last; edition++) tell_kernel(mount, &notice, edition);
+    for (unsigned edition = 0; last > 0 && edition <= last; edition++) tell_kernel(mount, mount->fd, &notice, edition);
 }
 
 void fuse_notify_others(struct amfs_fuse *mount, uint64_t ino, bool data) { others(mount, NOTIFY_INVAL_INODE, data, ino, NULL, 0); }

@@ -218,6 +218,7 @@ struct wire_backing {
     uint32_t flags;
     uint64_t padding;
 };
+#define WIRE_DEVICE_CLONE _IOR(229, 0, uint32_t)
 #define WIRE_BACKING_OPEN _IOW(229, 1, struct wire_backing)
 #define WIRE_BACKING_CLOSE _IOW(229, 2, uint32_t)
 

@@ -4,6 +4,7 @@
  * copies a table of a few entries, and a fork elsewhere in the process takes none of the launcher's along.
  */
 #include "attempts.h"
+#include "common/thread.h"
 #include "leftover.h"
 
 #include <errno.h>
@@ -35,28 +36,14 @@ enum {
 
 static const uint64_t WAKE = UINT64_MAX;
 
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-#ifndef CLOSE_RANGE_UNSHARE
-#define CLOSE_RANGE_UNSHARE (1U << 1)
-#endif
-
 static int64_t earliest(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ------------------------------------------------------------------------------------------------------------------ set-up */
 
 /* Leave the process's file table and keep only the two event descriptors (both above 2) and three harmless standard ones. */
 static int own_file_table(const amfs_launcher *launcher) {
-    unsigned low = (unsigned)launcher->wake_fd, high = (unsigned)launcher->done_fd;
-    if (low > high) {
-        unsigned swap = low;
-        low = high;
-        high = swap;
-    }
-    if (syscall(SYS_close_range, high + 1, ~0U, CLOSE_RANGE_UNSHARE) < 0) return errno;
-    if (low > 3) syscall(SYS_close_range, 3, low - 1, 0);
-    if (low + 1 < high) syscall(SYS_close_range, low + 1, high - 1, 0);
+    int error = own_descriptors(launcher->wake_fd, launcher->done_fd);
+    if (error != 0) return error;
     /* A copy of the terminal's or a pipe's end kept here would keep its other side waiting after the process has let go of it. */
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null_fd < 0) return errno;

@@ -48,7 +48,7 @@ def test_the_loop_goes_on_while_a_mount_ends_that_waits_for_a_node(tmp_path: Pat
         return [event for event in events if isinstance(event, FsRequested) and isinstance(event.request, q.Open)]
 
     until(asked, "the loop is not asked")
-    mounts.reply(FsReplied(asked()[0].token, 0, (REMOTE, 1, 0, 1)))
+    mounts.reply(FsReplied(asked()[0].token, 0, (REMOTE, 1, 0, 1, 0)))
     kernel.socket.close()
     until(lambda: not served(), "the end is not seen")
     assert mounts.open_count(ino) == (0, 1), "the loop waited until that node was heard of"
