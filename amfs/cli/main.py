@@ -268,9 +268,10 @@ def _dispatch(args: list[str]) -> int:
 
             sys.stdout.write(f"amfs {__version__}\n")
             return 0
-    from amfs.host.signals import exit_on_end
+    from amfs.host.signals import exit_on_end, keep_interrupts
 
     exit_on_end()
+    keep_interrupts()
     return invoke(group(), args, "amfs")
 
 

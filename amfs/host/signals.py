@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
+import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN_S = 0.01  # after which a callback has ended in which an interrupt was lost
 
 
 def exit_on_end() -> None:
@@ -21,6 +26,24 @@ def exit_on_end() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # nohup has it ignored
             signal.signal(number, leave)
+
+
+def keep_interrupts() -> None:
+    """From now on a Ctrl-C comes again if Python drops it: in a callback of its garbage collector, such as any import may run."""
+    if sys.unraisablehook is not sys.__unraisablehook__:
+        return
+
+    def again() -> None:
+        time.sleep(_AGAIN_S)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def heard(dropped: sys.UnraisableHookArgs) -> None:
+        if isinstance(dropped.exc_value, KeyboardInterrupt):
+            _thread.start_new_thread(again, ())
+        else:
+            sys.__unraisablehook__(dropped)
+
+    sys.unraisablehook = heard
 
 
 @contextlib.contextmanager

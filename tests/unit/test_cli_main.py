@@ -23,6 +23,27 @@ def python(*args: str, env: dict[str, str] | None = None) -> subprocess.Complete
     return subprocess.run([sys.executable, *args], capture_output=True, text=True, check=False, env={**os.environ, **(env or {})})
 
 
+def test_an_interrupt_is_heard_that_comes_in_a_callback_of_the_garbage_collector() -> None:
+    code = """
+import signal, sys, time
+from amfs.host.signals import keep_interrupts
+
+class Dropped:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the shell has started us in the background
+keep_interrupts()
+try:
+    Dropped()
+    time.sleep(60)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+    done = python("-c", code)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_help_imports_nothing_expensive() -> None:
     code = (
         "import sys; from amfs.cli.main import main; status = main(['--help']);"
