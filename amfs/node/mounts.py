@@ -25,6 +25,7 @@ from amfs.errors import SystemSetupError, UsageError
 from amfs.fs.fuse_native import NativeEndpoint
 from amfs.host import fusemounts
 from amfs.host.fusemounts import Answer, ListMounts, MountFacts, MountWithFusepy, MountWithin, Serve
+from amfs.node.aborter import Aborter
 from amfs.node.keeper import Keeper
 from amfs.node.mount_maker import Made, MountMaker, Refused, Settled
 from amfs.vocabulary.events import Event, FsReplied
@@ -42,6 +43,7 @@ class Mount(Protocol):
 
     number: int
     path: str
+    device: str  # "major:minor"; "": not known
     fd: int
     endpoint: object
 
@@ -113,6 +115,7 @@ class FusepyMount:
     def __init__(self, adapter: Any) -> None:
         self.number: int = adapter.number
         self.path: str = adapter.path
+        self.device = ""
         self.fd: int = adapter.fd
         self.endpoint: object = ("fusepy", self.number)
         self.adapter = adapter
@@ -198,6 +201,7 @@ class Mounts:
         self.tasks_dir = fusemounts.tasks_dir(run_dir, node)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._maker = MountMaker(session, lambda: os.eventfd_write(self._wake, 1))
+        self._aborter = Aborter()
         self._keepers: dict[int, Keeper] = {}  # those that have made mounts and live, by their pidfds
         self._jobs: dict[int, _Job] = {}  # of the maker, by their numbers
         self._tasks: Native | None = None  # the mount for blind tasks, once they may use it
@@ -404,6 +408,7 @@ class Mounts:
                 self._poll.register(news.keeper.pidfd, select.EPOLLIN)
         elif job.mount is not None:
             job.mount.device = news.device or job.mount.device
+            self._aborter.add(job.mount.device)
             self._settle(news.job, job.mount)
 
     def _settle(self, number: int, mount: Native) -> None:
@@ -452,6 +457,7 @@ class Mounts:
         self._by_fd[mount.fd] = mount
         self._poll.register(mount.fd, select.EPOLLIN)
         self._share()
+        self._aborter.add(mount.device)
         log.info("mount %d at %s", mount.number, mount.path)
         if line is not None:
             self._waiting.append((mount, line, time.monotonic() + _HELLO_S))
@@ -497,6 +503,7 @@ class Mounts:
         """It has ended. Returns what it tells at the end."""
         self._ending.pop(mount).join()
         del self._mounts[mount.number]
+        self._aborter.remove(mount.device)
         self._share()
         log.info("mount %d at %s has ended", mount.number, mount.path)
         return list(mount.requests())
@@ -526,6 +533,7 @@ class Mounts:
                 self._end(mount)
             self._drop(mount)
         self._maker.close()
+        self._aborter.close()
         asking = [job.line for job in self._jobs.values() if job.line is not None]
         for line in [*self._lines.values(), *(line for _, line, _ in self._waiting), *asking]:
             line.close()

@@ -4,7 +4,10 @@
  * It is asked over its standard input, a Unix socket that keeps messages apart (SOCK_SEQPACKET). A request is "SOURCE\0PATH": mount at PATH. Each
  * answer is a struct answer. The first comes by itself and says whether there are namespaces (number: that of the mount namespace). A request has
  * an answer that says whether it is mounted, with the descriptor that is to be served; and if it is, a second one when whoever has the descriptor
- * serves it (number: the device of the mount). A request without a SOURCE is to unmount, also while programs use the mount; it has no answer. */
+ * serves it (number: the device of the mount). A request without a SOURCE is to unmount, also while programs use the mount; it has no answer.
+ *
+ * When it ends its mounts stay, for the programs that are left in the namespaces, but nothing is served any more: it has the kernel end all requests. A thread of
+ * the node that was killed may wait in the kernel for such a request, and then the kernel does not do so by itself (fuse/fuse_tellers.c). */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,6 +15,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -66,6 +70,37 @@ static int take_numbers(unsigned user, unsigned group) {
     return error;
 }
 
+enum { MOUNTS_MAX = 64 };
+
+/* Without its descriptor a mount that nobody uses would be taken away where it shall only end. */
+static struct kept {
+    char *path; /* NULL: free */
+    int root;
+} mounts[MOUNTS_MAX];
+
+static void keep(const char *path) {
+    struct kept *kept = mounts;
+    while (kept < mounts + MOUNTS_MAX && kept->path != NULL) kept++;
+    if (kept == mounts + MOUNTS_MAX) return;
+    kept->root = open(path, O_PATH | O_CLOEXEC);
+    if (kept->root >= 0) kept->path = strdup(path);
+}
+
+static void take_away(const char *path) {
+    for (struct kept *kept = mounts; kept < mounts + MOUNTS_MAX; kept++) {
+        if (kept->path == NULL || strcmp(kept->path, path) != 0) continue;
+        close(kept->root);
+        free(kept->path);
+        kept->path = NULL;
+    }
+    umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
+}
+
+static void end_requests(void) {
+    for (struct kept *kept = mounts; kept < mounts + MOUNTS_MAX; kept++)
+        if (kept->path != NULL) umount2(kept->path, MNT_FORCE | UMOUNT_NOFOLLOW); /* EBUSY, but they have ended */
+}
+
 static void serve(const char *source, const char *path) {
     struct stat root = {0};
     int fd = -1;
@@ -77,6 +112,7 @@ static void serve(const char *source, const char *path) {
     close(fd); /* else the mount would outlive whoever serves it */
     /* Until the kernel has asked for the owner of the topmost directory, it takes it for user 0, who has no number in here, and refuses to make files in it. */
     error = stat(path, &root) == 0 ? 0 : errno;
+    if (error == 0) keep(path);
     tell(SERVED, error, root.st_dev, -1);
 }
 
@@ -101,11 +137,13 @@ int main(void) {
     tell(NAMESPACES, 0, space.st_ino, -1);
     for (;;) {
         ssize_t length = recv(0, request, sizeof request - 1, 0);
-        if (length == 0 || (length < 0 && errno != EINTR)) return 0;
+        if (length == 0 || (length < 0 && errno != EINTR)) break;
         if (length < 0) continue;
         request[length] = '\0';
         const char *path = memchr(request, '\0', (size_t)length);
-        if (path != NULL && path == request) umount2(path + 1, MNT_DETACH | UMOUNT_NOFOLLOW);
+        if (path != NULL && path == request) take_away(path + 1);
         else if (path != NULL) serve(request, path + 1);
     }
+    end_requests();
+    return 0;
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import signal
 import socket
 import subprocess
@@ -12,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from waiting import until
@@ -24,6 +24,9 @@ import os, sys
 sys.path.insert(0, {tests!r})
 from onenode import PARTITIONS, OneNode
 from amfs._native import fuse_mount
+from amfs.host import fusemounts
+from amfs.node.aborter import Aborter
+from amfs.node.keeper import Keeper
 
 node = OneNode(sys.argv[1])
 node.io.set_peer(1, "127.0.0.1", int(sys.argv[3]))
@@ -32,7 +35,13 @@ ino = node.meta.create(1, b"f", 1, 0, None, {record})[0]
 node.meta.open(ino, 0, True)
 node.meta.wrote(ino, 0, {record})
 node.meta.unused(ino, 0)
-mount = node.mount(fuse_mount(sys.argv[2], "amfs:test", True), passthrough=False)
+keeper = Keeper() if sys.argv[4] == "namespace" else None
+mount = node.mount(keeper.mount(sys.argv[2], "amfs:test") if keeper else fuse_mount(sys.argv[2], "amfs:test", True), passthrough=False)
+aborter = Aborter()
+if not keeper:
+    aborter.add(fusemounts.at(sys.argv[2]).device)
+with open(sys.argv[1] + "/way", "w") as way:
+    way.write(f"/proc/{{keeper.pid}}/root" if keeper else "/")  # by which others get there
 told = False
 while True:
     for unique, op, args, *_ in mount.requests():
@@ -47,6 +56,12 @@ while True:
 RECORD = Attr(mode=0o100644, layout=STRIPED, stripe=4096, size=8192, finished=1)
 
 
+class Server(NamedTuple):
+    process: subprocess.Popen[bytes]
+    silent: socket.socket  # the node that has all stripes
+    file: Path
+
+
 def states(pid: int) -> list[str]:
     """Of its threads, a letter each."""
     found = []
@@ -56,41 +71,43 @@ def states(pid: int) -> list[str]:
     return found
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+@pytest.fixture(params=["direct", "namespace"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     path, store = tmp_path / "mount", tmp_path / "store"
     path.mkdir()
     store.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         script = SERVER.format(tests=str(Path(__file__).parent), record=tuple(RECORD))
-        arguments = [sys.executable, "-c", script, str(store), str(path), str(silent.getsockname()[1])]
+        arguments = [sys.executable, "-c", script, str(store), str(path), str(silent.getsockname()[1]), request.param]
         process = subprocess.Popen(arguments)
         try:
-            until(lambda: os.path.ismount(path), "it is not mounted")
-            yield process, silent
+            until(lambda: (store / "way").exists() and (store / "way").read_text(), "it is not mounted")
+            there = Path(f"{(store / 'way').read_text()}{path}")
+            until(there.is_mount)
+            yield Server(process, silent, there / "f")
         finally:
             process.kill()
-            fuse_unmount(str(path), 3)
+            with contextlib.suppress(OSError):  # it may be gone with its namespace
+                fuse_unmount(str(path), 3)
             process.wait()
 
 
-def test_whoever_waits_for_it_is_told(server: tuple[subprocess.Popen[bytes], socket.socket], tmp_path: Path) -> None:
+def test_whoever_waits_for_it_is_told(server: Server, tmp_path: Path) -> None:
     """The thread that tells the kernel waits for the pages that are being read, and cannot be killed until they have been."""
-    process, silent = server
     said: list[int | None] = []
 
     def read() -> None:
         try:
-            (tmp_path / "mount" / "f").read_bytes()
+            server.file.read_bytes()
         except OSError as error:
             said.append(error.errno)
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    silent.settimeout(20)
-    with silent.accept()[0]:  # it has been asked for the pages
+    server.silent.settimeout(20)
+    with server.silent.accept()[0]:  # it has been asked for the pages
         (tmp_path / "store" / "tell").touch()
-        until(lambda: "D" in states(process.pid), "the kernel does not wait")
-        process.send_signal(signal.SIGKILL)
+        until(lambda: "D" in states(server.process.pid), "the kernel does not wait")
+        server.process.send_signal(signal.SIGKILL)
         reader.join(20)
     assert said and said[0] in (errno.ENOTCONN, errno.ECONNABORTED)
