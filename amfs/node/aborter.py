@@ -1,6 +1,6 @@
 """The process that aborts the mounts of this node when the node is killed (csrc/programs/aborter.c). I/O.
 
-Owns that process and the pipe to it, whose end it sees. Must not know: mounts but for their devices.
+Owns that process and the pipe to it: when the node dies the pipe ends. Must not know: anything of a mount but its device.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ static void *tell(void *argument) {
     return NULL;
 }
 
-/* What is being read is read from what was there before. */
+/* Reads under way go on in the handles of before; those stay until the next look. */
 static void look(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice) {
     pthread_mutex_unlock(&mount->notice_lock);
     notice->stays = !fuse_files_forget(mount, notice->ino);
@@ -106,7 +106,7 @@ static void *leave(void *argument) {
 
 int fuse_notify_begin(struct amfs_fuse *mount) {
     int error = 0;
-    for (int i = 0; i < NOTIFIERS && error == 0; i++) { /* one for names, the others for inodes */
+    for (int i = 0; i < NOTIFIERS && error == 0; i++) { /* one for names, the others for inodes, the leaver with them */
         struct teller *teller = &mount->tellers[i];
         *teller = (struct teller){.mount = mount, .lane = &mount->lanes[i == NAMES ? NAMES : INODES]};
         error = new_thread(&teller->thread, i == LEAVER ? leave : tell, teller);

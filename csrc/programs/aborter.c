@@ -1,8 +1,9 @@
-/* amfs-aborter: ends what the mounts of a node were asked when the node was killed. The kernel does that itself when /dev/fuse is closed; but not while a
- * thread of the node waits for pages or for the lock of a directory, held by somebody who waits for an answer (fuse/fuse_tellers.c).
+/* amfs-aborter: ends the requests of the mounts of a node that was killed. The kernel ends them when /dev/fuse is closed, but that does not happen while a
+ * thread of the node waits for pages, or for the lock of a directory, which a process holds that waits for the node's answer (fuse/fuse_tellers.c).
  *
  * Standard input: a line "+NUMBER" for each mount that the node serves, "-NUMBER" when it does not any more. NUMBER is that of the kernel's connection.
- * When the input ends the rest is aborted: that needs root, or a mount of one's own and fusectl in its usual place. */
+ * When the input ends the rest is aborted: that needs root, or a mount of one's own and fusectl in its usual place. Mounts beyond MOUNTS_MAX are not
+ * looked after. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>

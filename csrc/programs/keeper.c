@@ -6,8 +6,8 @@
  * an answer that says whether it is mounted, with the descriptor that is to be served; and if it is, a second one when whoever has the descriptor
  * serves it (number: the device of the mount). A request without a SOURCE is to unmount, also while programs use the mount; it has no answer.
  *
- * When it ends its mounts stay, for the programs that are left in the namespaces, but nothing is served any more: it has the kernel end all requests. A thread of
- * the node that was killed may wait in the kernel for such a request, and then the kernel does not do so by itself (fuse/fuse_tellers.c). */
+ * When its input ends the node has ended, and the keeper has the kernel end all requests of the first MOUNTS_MAX mounts: a thread of the killed node may wait in the kernel
+ * for such a request, and then the kernel does not end it by itself (fuse/fuse_tellers.c). The mounts stay, for the programs that are left in the namespaces. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

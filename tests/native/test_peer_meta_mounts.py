@@ -390,7 +390,7 @@ def test_a_file_that_is_being_opened_when_a_node_dies_is_not_read_as_zeros(tmp_p
 
 @pytest.mark.parametrize(("losses_seen", "expected"), [(1, errno.EIO), (2, 0)])
 def test_a_node_dies_between_the_answer_of_the_shard_and_that_to_the_kernel(tmp_path: Path, losses_seen: int, expected: int) -> None:
-    """What was lost after the shard was asked may be of this file; what was lost before is not, or the shard would have said so."""
+    """Stripes lost after the shard was asked may be of this file. Of those lost before, the shard would have said so."""
     cluster = Cluster(tmp_path)
     here, kernel, ino = cluster.nodes[0], cluster.mount(0), 1 << 40
     here.io.set_table([1] * PARTITIONS)

@@ -139,12 +139,26 @@ def test_mistakes_are_told(amfs: Amfs, session: SessionRecord, place: Path) -> N
     assert "no session named nobody" in amfs("mount", place, "--session", "nobody", code=4).stderr
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for listed in Path(f"/proc/{pid}/task").glob("*/children") for child in listed.read_text().split()]
+
+
+def program_of(pid: int) -> str:
+    """ "" if it has ended."""
+    try:
+        return os.path.basename(Path(f"/proc/{pid}/cmdline").read_bytes().partition(b"\0")[0].decode())
+    except OSError:
+        return ""
+
+
 def test_after_kill_9(amfs: Amfs, session: SessionRecord, place: Path) -> None:
     """Whoever uses the mount gets an error at once; the mount goes without --force."""
     amfs("mount", place)
     (place / "f").write_bytes(b"x")
+    (aborter,) = [pid for pid in children(session.nodes[0].pid) if program_of(pid) == "amfs-aborter"]
     os.kill(session.nodes[0].pid, signal.SIGKILL)
     assert in_time("cat", place / "f") != 0
+    until(lambda: not program_of(aborter), "the process that aborts the mounts does not end")
     amfs("umount", place)
     assert not os.path.ismount(place)
 
