@@ -81,12 +81,14 @@ static bool forget_in_inode(void *context, struct link *link) {
         inode->finished = 1;
     }
     bool gone = inode->nlink == 0 && inode->users == 0;
-    /* A file that the dead node was writing is lost unless another node holds what it contained before, even if nothing of it was recorded yet; in
-     * stripes the old content was written over. If a living node writes a whole file, its closing says what the file contains, and fsmeta_stop_using decides
-     * if it goes without closing. */
-    bool closed_empty = inode->secured && inode->copies > 1 && inode->size == 0;
-    bool lost = striped ? (wrote && !(inode->secured && inode->copies > 1)) || (inode->copies <= 1 && had_stripe(forget, inode))
-                        : inode->holders == 0 && inode->writer < 0 && ((wrote && !closed_empty) || (held && inode->size > 0));
+    /* A file that the dead node was writing is lost, even if nothing of it was recorded yet and others hold what it contained before: a program may have
+     * closed it, of which the record hears a moment later. With copies a program's closing waits for the record: it stays what was closed last. In stripes
+     * the old content was written over. If a living node writes a whole file, its closing says what the file contains, and fsmeta_stop_using decides if it
+     * goes without closing. */
+    bool copied = inode->copies > 1, closed_empty = inode->secured && copied && inode->size == 0;
+    bool lost = striped ? (wrote && !(inode->secured && copied)) || (!copied && had_stripe(forget, inode))
+                        : inode->writer < 0 &&
+                              ((wrote && !copied) || (inode->holders == 0 && ((wrote && !closed_empty) || (held && inode->size > 0))));
     told = told || (lost && !inode->lost);
     inode->lost = inode->lost || lost;
     bool shadow = fsmeta_is_shadow(forget->meta, fsmeta_partition_of_ino(forget->meta, ino)); /* its owner speaks of it, or its heir will */

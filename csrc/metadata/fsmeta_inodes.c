@@ -323,7 +323,7 @@ int fsmeta_put_copy(struct meta *meta, const struct meta_attr *attr, bool replic
         copy->replica = false; /* it was one of what the file contained before */
     }
     copy->attr = *attr;
-    copy->replica = copy->replica || replica;
+    copy->replica = (copy->replica || replica) && attr->finished != META_LOST;
     fsmeta_number_is_used(meta, attr->ino);
     return 0;
 }
@@ -382,7 +382,7 @@ int meta_uncache_partitions(struct meta *meta, const uint32_t *partitions, size_
 
 /* ── what concerns nobody else ── */
 
-/* Reading: the content must be here. Writing: nobody else may have any view of it. A writer that holds nothing yet may still be bringing it here, and
+/* Reading: the content must be here. Writing: nobody else may have any view of it, nor hold it: the backup must hear of this opening first. A writer that holds nothing yet may still be bringing it here, and
  * one that is opening an empty file clears away first what lies here. */
 static int may_open(const struct meta *meta, const struct inode *inode, bool writing) {
     bool holds = fsmeta_set_has(inode->holders, meta->node);
@@ -390,7 +390,8 @@ static int may_open(const struct meta *meta, const struct inode *inode, bool wri
         return META_BUSY;
     if (!holds && (inode->holders != 0 || (inode->writer < 0 && inode->size > 0) || fsmeta_is_claimed(meta, inode->link.key)))
         return META_BUSY;
-    return !writing || inode->writer >= 0 || fsmeta_nobody_else(meta, inode->watchers) ? 0 : META_BUSY;
+    bool alone = fsmeta_nobody_else(meta, inode->watchers) && fsmeta_nobody_else(meta, inode->holders);
+    return !writing || inode->writer >= 0 || alone ? 0 : META_BUSY;
 }
 
 int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_attr *out) {

@@ -18,7 +18,7 @@ int meta_getattr_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     if (!fsmeta_attr_of(meta, ino, attr, &watchers)) return leave(meta, ENOENT);
     const struct inode *inode = fsmeta_find_inode(meta, ino);
-    *holds = inode != NULL && fsmeta_set_has(inode->holders, asker) && inode->closing == 0;
+    *holds = inode != NULL && fsmeta_set_has(inode->holders, asker) && inode->closing == 0 && !inode->lost;
     return leave(meta, fsmeta_watch(meta, watchers, asker));
 }
 

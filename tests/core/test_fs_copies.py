@@ -12,7 +12,7 @@ from fs_cluster import Cluster
 from amfs.host.digests import Digest
 from amfs.sim.file_backend import STRIPE
 from amfs.vocabulary import fs_works as w
-from amfs.vocabulary.attr import STRIPED, Attr
+from amfs.vocabulary.attr import LOST, STRIPED, Attr
 
 NODES = 3
 
@@ -189,6 +189,13 @@ def test_the_last_old_content_stays_while_the_new_writer_fetches_it(dies: bool) 
     if not dies:
         cluster.call(writer, "close", cluster.finish(token)[0])
     cluster.settle()
+    if dies:  # nobody knows whether a program has written meanwhile
+        assert Attr(*record.getattr(ino, -1)).finished == LOST
+        with pytest.raises(OSError, match="EIO"):
+            cluster.call(home, "open_path", b"/a", os.O_RDONLY, 0, -1, 0, -1)
+        cluster.settle()
+        cluster.check()
+        return
     handle, _ = cluster.call(home, "open_path", b"/a", os.O_RDONLY, 0, -1, 0, -1)
     assert cluster.call(home, "read", handle, 0, 100) == b"second"
     cluster.call(home, "close", handle)

@@ -197,6 +197,32 @@ def test_what_a_dead_node_was_writing_is_no_finished_file(layout: int) -> None:
         assert read(cluster, 0, path) == b"all of it"
 
 
+@pytest.mark.parametrize("truncate", [0, os.O_TRUNC])
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("seed", [10, 16, 34, 55])  # in which the backup's news would come last
+def test_an_older_content_that_others_hold_is_not_what_a_dead_writer_left(seed: int, held: bool, truncate: int) -> None:
+    """A program has opened it to write it. Nobody knows what it has written since, or if it has closed it. ``held``: the writer's
+    node had the content before."""
+    for home in range(3):
+        cluster = Cluster(3, seed)
+        numbers = iter(range(100))
+        while owner(cluster, cluster.nodes[0].meta.ino_partition(write(cluster, 0, path := b"/f%d" % next(numbers), b"old"))) != home:
+            pass
+        for node in (1, 2) if held else (1,):
+            assert read(cluster, node, path) == b"old"
+        cluster.settle()
+        handle, _ = cluster.call(2, "open_path", path, os.O_RDWR | truncate, 0, -1, 0, -1)
+        assert cluster.nodes[home].fs.calls.unsettled() is None, "a backup has not heard of the writer"
+        cluster.call(2, "write", handle, 0, b"new")
+        cluster.kill(2)
+        cluster.settle()
+        for node in (0, 1):
+            assert refused(cluster, node, "open_path", path, os.O_RDONLY, 0, -1, 0, -1) == errno.EIO
+        write(cluster, 1, path, b"anew", flags=os.O_TRUNC)
+        assert [read(cluster, node, path) for node in (0, 1)] == [b"anew", b"anew"]
+        cluster.check()
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_a_file_that_is_closed_while_the_owner_of_its_record_dies_has_its_content(seed: int) -> None:
     """The writer lives. What it wrote is there, although the owner may have died before it heard of the closing, or before its answer."""

@@ -81,8 +81,10 @@ class Reference(Spreads, Inodes):
                 inode.attr = inode.attr._replace(writer=-1, finished=1)
             attr = inode.attr
             if attr.layout == WHOLE:
-                closed_empty = inode.secured and attr.copies > 1 and not attr.size
-                now_lost = not inode.holders and attr.writer < 0 and ((wrote and not closed_empty) or (held and attr.size > 0))
+                copied = attr.copies > 1
+                closed_empty = inode.secured and copied and not attr.size
+                alone = not inode.holders and ((wrote and not closed_empty) or (held and attr.size > 0))
+                now_lost = attr.writer < 0 and ((wrote and not copied) or alone)
             else:
                 owners = {self.owners[self.stripe_partition(ino, i)] for i in range(min(-(-attr.size // attr.stripe), len(self.owners)))}
                 now_lost = (wrote and not (inode.secured and attr.copies > 1)) or (attr.copies <= 1 and node in owners)
@@ -99,7 +101,7 @@ class Reference(Spreads, Inodes):
         attr = inode.attr
         refuse_if(inode.lost or attr.layout != WHOLE or attr.writer not in (-1, self.node), META_BUSY)
         refuse_if(self.node not in inode.holders and (inode.holders or (attr.writer < 0 and attr.size)), META_BUSY)
-        refuse_if(writing and attr.writer < 0 and not self.alone(inode.watchers), META_BUSY)
+        refuse_if(writing and attr.writer < 0 and not (self.alone(inode.watchers) and self.alone(inode.holders)), META_BUSY)
 
     def open_here(self, ino: int, writing: bool) -> Attr:
         if not self.mine(self.ino_partition(ino)) and not writing:

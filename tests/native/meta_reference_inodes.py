@@ -228,7 +228,7 @@ class Inodes(State):
         refuse_if(attr.ino == 0, errno.EINVAL)
         old, had = self.copies.get(attr.ino, (attr, False))
         same = (old.size, old.mtime, old.layout) == (attr.size, attr.mtime, attr.layout) and attr.finished
-        self.copies[attr.ino] = attr, bool(replica or (had and same))
+        self.copies[attr.ino] = attr, bool(replica or (had and same)) and attr.finished != LOST
         self.used_number(attr.ino)
 
     def cached(self, ino: int) -> tuple[Attr, bool]:

@@ -28,6 +28,7 @@ from peer_meta_nodes import (
     READLINK,
     ROOT,
     SETATTR,
+    SMALL,
     TOUCH,
     UNLINK,
     Cluster,
@@ -37,7 +38,7 @@ from peer_meta_nodes import (
 )
 
 from amfs._native import Meta
-from amfs.vocabulary.attr import META_SET_ATIME, META_SET_GID, META_SET_MODE, META_SET_MTIME, META_SET_SIZE, META_SET_UID, Attr
+from amfs.vocabulary.attr import LOST, META_SET_ATIME, META_SET_GID, META_SET_MODE, META_SET_MTIME, META_SET_SIZE, META_SET_UID, Attr
 
 # ── what a shard answers ───────────────────────────────────────────────────────────────────────────
 
@@ -134,6 +135,20 @@ def test_empty_files_are_held_at_once(cluster: Cluster, line: Line) -> None:
     ino = meta.create(ROOT, name, 1, 0, None, tuple(record()))[0]
     assert line.ask(OPEN, ino).flags & HOLDS
     assert meta.holders(ino) == (0, 1)
+
+
+def test_a_lost_file_is_not_opened_at_once_where_its_older_content_lies(cluster: Cluster, line: Line) -> None:
+    meta, name = cluster.nodes[0].meta, cluster.name_at(0)
+    ino = meta.create(ROOT, name, 1, 0, None, tuple(record(writer=1, finished=0)))[0]
+    meta.wrote(ino, 1, tuple(record(size=9)))
+    assert line.ask(OPEN, ino).flags & HOLDS
+    meta.open(ino, 2, True)
+    meta.forget_node(2)
+    answer = line.ask(OPEN, ino)
+    assert meta.holders(ino) == (1,)
+    assert answer.attr is not None
+    assert answer.attr.finished == LOST
+    assert not answer.flags & (HOLDS | SMALL)
 
 
 def test_contents_elsewhere_take_the_long_way(cluster: Cluster, line: Line) -> None:

@@ -308,7 +308,10 @@ class Shard:
         if writing and peer != self._members.node:
             self._caches.uncache((ino,))  # likewise this node
         yield from self._caches.notify(peer, tell, (ino,))
-        return p.OpenGrant(attr, holders, writing and attr.writer == peer != was.writer, was.finished == LOST, losses)
+        granted = writing and attr.writer == peer != was.writer
+        if granted and {*holders} - {peer}:
+            yield from self._calls.settled()  # a backup that did not know of the writer would take the old content for the file's
+        return p.OpenGrant(attr, holders, granted, was.finished == LOST, losses)
 
     def _open_exclusively(self, peer: int, call: p.OpenExclusively) -> Operation[p.OpenGrant | None]:
         attr = self._record(call.ino)
