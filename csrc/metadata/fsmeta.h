@@ -349,9 +349,9 @@ int meta_export_dirs(struct meta *meta, uint8_t **bytes, size_t *size);
 int meta_import(struct meta *meta, const uint8_t *bytes, size_t size);
 int meta_drop(struct meta *meta, uint32_t partition);
 /* A node is gone: no holder, user, watcher, writer any more. To be called before the table that names the heirs of its partitions. Files of here are
- * META_LOST from then on if it had their last whole copy, if a stripe of theirs lay in one of its partitions, or if it wrote them and they have no
- * copies (others may hold what they contained before); until they are written anew. Calls `lost` (which must not call back) for each of them, and for each orphan that only
- * it used: its record is away. */
+ * META_LOST from then on if it had their last whole copy, if a stripe of theirs lay in one of its partitions, or if it wrote them and no copies of them
+ * are asked for (others may hold what they contained before); until they are written anew. Calls `lost` (which must not call back) for each of them, and
+ * for each orphan that only it used: its record is away. */
 int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context);
 
 /* Stripes of these partitions are lost, whoever had them: of all files of here that have one there. */

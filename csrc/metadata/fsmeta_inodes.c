@@ -382,8 +382,8 @@ int meta_uncache_partitions(struct meta *meta, const uint32_t *partitions, size_
 
 /* ── what concerns nobody else ── */
 
-/* Reading: the content must be here. Writing: nobody else may have any view of it, nor hold it: the backup must hear of this opening first. A writer that holds nothing yet may still be bringing it here, and
- * one that is opening an empty file clears away first what lies here. */
+/* Reading: the content must be here. Writing: nobody else may have any view of it, nor hold it: then the backup must hear of the opening
+ * first. A writer that holds nothing yet may still be bringing it here, and one that is opening an empty file clears away first what lies here. */
 static int may_open(const struct meta *meta, const struct inode *inode, bool writing) {
     bool holds = fsmeta_set_has(inode->holders, meta->node);
     if (inode->lost || inode->closing > 0 || inode->layout != META_WHOLE || (inode->writer >= 0 && inode->writer != meta->node))
