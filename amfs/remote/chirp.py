@@ -36,6 +36,7 @@ _SLOWEST = 1 << 20  # bytes a second: a file that is sent, of which nothing is t
 _DAY_S = 86400  # chirp_get's own limit is for the whole file; whether bytes come is seen here
 _ASKED_AT_ONCE = 200  # files whose facts one process asks for
 _PATH_MAX, _RENAME_MAX = 900, 960  # bytes of encoded paths: a request is a line of at most 1024
+_RIGHTS_AFTER_S = 0.1, 0.9  # pauses in which another caller's new directory gets its rights
 _PIPE = 1 << 20
 _F_SETPIPE_SZ = 1031
 _OURS = re.compile(r"[ -~]*")  # bytes above these come to the server as others, and control characters end the request
@@ -178,10 +179,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         for one in (place, path):
             _check(one)
         try:
-            came = self._put(file, place, size)
-            if came is None:
-                self.makedirs(above, exist_ok=True)
-                came = self._put(file, place, size)
+            came = self._put_below(file, above, place, size)
             if came is None:
                 raise FileNotFoundError("No such file or directory")
             if came != size:
@@ -192,6 +190,22 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
                 with suppress(OSError):  # the same fault again: the file that is left has a name that nobody looks for
                     self._chirp("rm", place)
             raise
+
+    def _put_below(self, file: IO[bytes], above: str, place: str, size: int) -> int | None:
+        """Like ``_put``, in a directory that is made if it is missing."""
+        pauses = iter(_RIGHTS_AFTER_S)
+        while True:
+            try:
+                came = self._put(file, place, size)
+                if came is None:
+                    self.makedirs(above, exist_ok=True)
+                    came = self._put(file, place, size)
+                return came
+            except PermissionError:  # the server makes a directory whose list of rights is empty, and fills the list then
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+                time.sleep(pause)
 
     def _put(self, file: IO[bytes], place: str, size: int) -> int | None:
         """Returns how many bytes the file there has; None if there is no such directory."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -158,6 +159,24 @@ def test_the_file_system_changes_what_it_is_told_to(server: Chirp, system: chirp
     system.rmdir("/tree/of")
     system.rm("/tree", recursive=True)
     assert not system.exists("/tree") and not (server.root / "tree").exists()
+
+
+def test_a_directory_may_get_its_rights_after_it_was_made(server: Chirp, system: chirp.ChirpFileSystem, tmp_path: Path) -> None:
+    """The server makes it with an empty list of rights: somebody else's file may come before they are written."""
+    (tmp_path / "new").write_bytes(b"new")
+    system.mkdir("/young")
+    rights = server.root / "young/.__acl"
+    given = rights.read_bytes()
+    for name in ("file", "below/file"):
+        os.truncate(rights, 0)
+        with pytest.raises(PermissionError):
+            system.put_file(str(tmp_path / "new"), f"/young/{name}")
+        with ThreadPoolExecutor(1) as pool:
+            put = pool.submit(system.put_file, str(tmp_path / "new"), f"/young/{name}")
+            time.sleep(0.3)
+            rights.write_bytes(given)
+            put.result()
+        assert system.cat_file(f"/young/{name}") == b"new"
 
 
 def test_a_change_while_it_is_read_is_noticed(server: Chirp) -> None:
