@@ -115,7 +115,7 @@ native-tsan: ## the C tests under the thread sanitiser
 coverage: ## which lines of amfs the tests execute, in all processes (slower than make test)
 	@$(SETUP) --system test,dev,examples,dataframes,fs,mpi,notebook
 	@rm -f .coverage .coverage.*
-	@unset PYTHONDONTWRITEBYTECODE; $(BIN)/coverage run -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@unset PYTHONDONTWRITEBYTECODE; AMFS_TESTS_NEW_PYTHON=1 $(BIN)/coverage run -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report
 
 bench: ## one measurement, NAME (dispatch): make bench NAME=spill; make bench NAME=--help lists them

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import commands
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -46,6 +47,7 @@ def own_home() -> Iterator[None]:
         yield
         left = [session for session in records.list_all() if discovery.is_live(session, probe_s=0)]
     daemon.stop([(entry.pid, entry.started) for session in left for entry in session.nodes])
+    commands.end()
     shutil.rmtree(home)
     assert not left, f"sessions were left running: {', '.join(session.name for session in left)}"
 
@@ -70,17 +72,7 @@ def _runner(module: str, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
     def run(
         *args: str, input: str | None = None, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 100
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", module, *args],
-            input=input,
-            stdin=subprocess.DEVNULL if input is None else None,
-            cwd=cwd or tmp_path,
-            env={**os.environ, **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        done = commands.run(*args, module=module, input=input, cwd=cwd or tmp_path, env=env, timeout=timeout)
         others = OTHERS.format(own=re.escape(str(tmp_path)))
         done.stdout, done.stderr = (re.sub(others, "", text, flags=re.MULTILINE) for text in (done.stdout, done.stderr))
         return done

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+import commands
 import pytest
 
 
@@ -20,8 +19,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(text: str, *options: str) -> tuple[int, str]:
     Path("list").write_text(text)
-    command = [sys.executable, "-m", "amfs", "run", "--local", "-j", "4", *options, "list"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = commands.run("run", "--local", "-j", "4", *options, "list")
     return done.returncode, done.stderr
 
 

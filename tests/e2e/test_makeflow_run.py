@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import commands
 import pytest
 
 Amfs = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -19,8 +20,7 @@ def amfs(tmp_path: Path) -> Amfs:
     environment["XDG_STATE_HOME"] = str(tmp_path.parent / f"{tmp_path.name}-state")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "amfs", *words]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        return commands.run(*words, cwd=tmp_path, environment=environment)
 
     return run
 

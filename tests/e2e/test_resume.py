@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import commands
 import pytest
 
 from amfs.runs.journal import Header, Journal, read
@@ -50,8 +51,7 @@ def wait_for(place: Path, tasks: int) -> None:
 
 
 def resume(place: Path, *options: str) -> str:
-    command = [sys.executable, "-m", "amfs", "run", "--local", "--resume", "--store", "../store", *options, "list.tasks"]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=100, check=False)
+    done = commands.run("run", "--local", "--resume", "--store", "../store", *options, "list.tasks", cwd=place)
     assert done.returncode == 0, done.stderr
     assert (place / "sum").read_text() == "".join(f"{i}\n" for i in range(WIDTH))
     return done.stderr

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import commands
 import pytest
 
 import amfs
@@ -27,8 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*words: str, text: str | None = None) -> str:
-    command = [sys.executable, "-m", "amfs", "run", "--local", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, input=text)
+    done = commands.run("run", "--local", *words, input=text)
     assert done.returncode == 0, done.stderr
     return done.stderr
 

@@ -23,6 +23,9 @@ from pathlib import Path
 
 from amfs.host import hugetmpfs
 
+sys.path.append(str(Path(__file__).resolve().parent.parent))  # for the programs of this directory, which are run by hand as well
+import commands
+
 #: A limit that only turns a hang into a failure.
 PATIENCE_S = 60.0
 BY_HAND = "AMFS_POSIX_DIR"
@@ -46,12 +49,9 @@ class Session:
 
     def amfs(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ``amfs ARGUMENTS`` for this session. Raises AssertionError with what it said when it fails."""
-        env = {**os.environ, "AMFS_RUN_DIR": str(self.home), "AMFS_SESSION": self.name}
-        command = [sys.executable, "-m", "amfs", *arguments]
-        done = subprocess.run(
-            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-        )
-        assert done.returncode == 0, f"{shlex.join(command)} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        env = {"AMFS_RUN_DIR": str(self.home), "AMFS_SESSION": self.name}
+        done = commands.run(*arguments, env=env, timeout=PATIENCE_S)
+        assert done.returncode == 0, f"{shlex.join(done.args)} ended with {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
 

@@ -6,13 +6,13 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import commands
 import pytest
 
 from amfs.client.files import Files
@@ -25,8 +25,7 @@ PATIENCE_S = 60.0  # only turns a hang into a failure
 
 def amfs(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A command, with more in its environment."""
-    command = [sys.executable, "-m", "amfs", *arguments]
-    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False)
+    return commands.run(*arguments, env=environment)
 
 
 def fine(*arguments: str, **environment: str) -> str:
@@ -56,16 +55,13 @@ def running(nodes: int, *options: str) -> Iterator[SessionRecord]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AMFS_RUN_DIR", str(home))
         patch.setenv("AMFS_SESSION", name)
-        command = [sys.executable, "-m", "amfs"]
-        up = subprocess.run(
-            [*command, "up", "--nodes", str(nodes), "--slots", "1", "--name", name, *options], capture_output=True, text=True, timeout=60
-        )
+        up = commands.run("up", "--nodes", str(nodes), "--slots", "1", "--name", name, *options, timeout=60)
         assert up.returncode == 0, up.stderr
         session = load(home / name / "session.json")
         try:
             yield session
         finally:
-            down = subprocess.run([*command, "down", name, "--timeout", "30"], capture_output=True, text=True, timeout=60)
+            down = commands.run("down", name, "--timeout", "30", timeout=60)
             left = [entry for entry in session.nodes if is_running(entry.pid, entry.started)]
             for entry in left:
                 os.kill(entry.pid, signal.SIGKILL)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import commands
 import pytest
 from fs_session import running
 
@@ -73,7 +74,7 @@ CALLS: dict[str, Callable[[str], object]] = {
 
 
 def amfs(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "amfs", *arguments], capture_output=True, text=True, timeout=100, check=False)
+    done = commands.run(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
+import commands
 import pytest
 from fs_session import PATIENCE_S, running
 
@@ -33,8 +33,7 @@ def listening(pid: int) -> list[int]:
 
 
 def amfs(session: SessionRecord, place: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "amfs", "run", "--no-journal", "--session", session.name, "list"]
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return commands.run("run", "--no-journal", "--session", session.name, "list", cwd=place, timeout=PATIENCE_S)
 
 
 def test_large_files_and_the_file_system_share_one_port(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import commands
 import pytest
 from daily import daily
 from fs_session import PATIENCE_S, running
@@ -27,7 +28,7 @@ DATA = bytes(range(1, 251)) * (3 * MIB // 250)
 
 
 def amfs(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "amfs", *arguments], capture_output=True, text=True, timeout=PATIENCE_S, cwd=cwd)
+    return commands.run(*arguments, cwd=cwd, timeout=PATIENCE_S)
 
 
 def tell(session: SessionRecord, *nodes: int) -> None:

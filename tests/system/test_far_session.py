@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import commands
 import pytest
 from fs_session import PATIENCE_S, kill, running
 
@@ -26,7 +25,7 @@ WORKERS = 3
 
 
 def amfs(*arguments: object) -> None:
-    done = subprocess.run([sys.executable, "-m", "amfs", *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE_S)
+    done = commands.run(*map(str, arguments), timeout=PATIENCE_S)
     assert done.returncode == 0, (arguments, done.stderr)
 
 

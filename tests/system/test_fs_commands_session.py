@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import commands
 import pytest
 from fs_session import running
 
@@ -71,7 +72,7 @@ def run(session: SessionRecord, capfdbinary: pytest.CaptureFixture[bytes], monke
 
 
 def piped(*arguments: str, input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "amfs", *arguments], input=input, capture_output=True, timeout=60, check=False)
+    return commands.run_bytes(*arguments, input=input, timeout=60)
 
 
 def good(done: Done) -> Done:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import commands
 import msgspec
 import pytest
 from fs_session import PATIENCE_S, running
@@ -77,8 +78,7 @@ def client(session: SessionRecord) -> Iterator[Client]:
 
 def works(session: SessionRecord, here: Path) -> None:
     (here / "list").write_text("a -b sh -o x -a -c 'echo fine > x'\nb -b cp -i x -o y -a x y\n")
-    command = [sys.executable, "-m", "amfs", "run", "--no-journal", "--session", session.name, "list"]
-    done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = commands.run("run", "--no-journal", "--session", session.name, "list", cwd=here, timeout=PATIENCE_S)
     assert done.returncode == 0 and (here / "y").read_text() == "fine\n", done.stderr
 
 

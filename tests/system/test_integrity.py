@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import commands
 import pytest
 from fs_session import PATIENCE_S, running
 from waiting import until
@@ -23,7 +24,7 @@ TAKEN_S = 0.5  # a digest is taken in the background, a twentieth of a second af
 
 
 def amfs(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "amfs", *arguments], capture_output=True, text=True, timeout=PATIENCE_S)
+    return commands.run(*arguments, timeout=PATIENCE_S)
 
 
 def stores(session: SessionRecord, node: int) -> list[Path]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import commands
 import pytest
 from fs_session import PATIENCE_S, kill, running
 
@@ -19,8 +20,7 @@ from amfs.workflow.origin import ATTRIBUTE, Origin, unpack
 
 
 def amfs(*arguments: str, cwd: Path, input: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "amfs", *arguments]
-    return subprocess.run(command, cwd=cwd, input=input, capture_output=True, text=True, timeout=PATIENCE_S)
+    return commands.run(*arguments, cwd=cwd, input=input, timeout=PATIENCE_S)
 
 
 def wait_until(what: Callable[[], bool], why: str) -> None:

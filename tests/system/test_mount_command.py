@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import commands
 import pytest
 from waiting import until
 
@@ -45,10 +46,7 @@ def amfs(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Amfs]:
     monkeypatch.delenv("AMFS_SESSION", raising=False)
 
     def run(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "amfs", *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
+        done = commands.run(*map(str, arguments), timeout=PATIENCE_S)
         assert done.returncode == code, f"amfs {arguments}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import commands
 import pytest
 from daily import daily
 from fs_session import PATIENCE_S, about, kill, running
@@ -36,7 +37,7 @@ SPACES = {
 
 
 def amfs(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "amfs", *words], capture_output=True, text=True, timeout=PATIENCE_S)
+    return commands.run(*words, timeout=PATIENCE_S)
 
 
 def within(spaces: tuple[str, ...], script: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import commands
 import pytest
 from fs_session import PATIENCE_S, running
 
@@ -40,12 +41,12 @@ def files(session: SessionRecord) -> Iterator[Files]:
                 files.unlink(f"/{name}")
 
 
-def add(*commands: tuple[str, ...]) -> None:
-    Queue().add([("-C", "amfs:/", *words) for words in commands], "/")
+def add(*added: tuple[str, ...]) -> None:
+    Queue().add([("-C", "amfs:/", *words) for words in added], "/")
 
 
 def amfs(*words: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=timeout, check=False)
+    return commands.run(*words, timeout=timeout)
 
 
 def until(condition: Callable[[], object], what: str) -> None:

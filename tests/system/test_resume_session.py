@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import commands
 import pytest
 
 
 def amfs(*words: str, text: str | None = None) -> str:
-    done = subprocess.run([sys.executable, "-m", "amfs", *words], capture_output=True, text=True, timeout=100, check=False, input=text)
+    done = commands.run(*words, input=text)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import commands
 import pytest
 
 from amfs.cli.main import COMMANDS
@@ -75,8 +76,7 @@ class Place:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def amfs(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "amfs", *words]
-        return subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        return commands.run(*words, environment=self.env, timeout=PATIENCE_S)
 
     def left(self) -> list[str]:
         """What is there of sessions: their directories, mounts, stores, processes."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import commands
 import pytest
 from daily import daily
 from fs_session import PATIENCE_S, running
@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def amfs(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "amfs", *arguments], capture_output=True, text=True, timeout=PATIENCE_S)
+    done = commands.run(*arguments, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

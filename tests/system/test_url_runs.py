@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import commands
 import pytest
 from fs_session import running
 from servers import S3, Sftp, Web, free_port, s3_in_environment
@@ -24,8 +25,7 @@ s3 = pytest.fixture(scope="module", name="s3")(s3_in_environment)
 
 
 def run(place: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "amfs", "run", "-q", *arguments]
-    return subprocess.run(command, cwd=place, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False)
+    return commands.run("run", "-q", *arguments, cwd=place, env=environment)
 
 
 def listed(place: Path, s3: S3, bucket: str) -> str:

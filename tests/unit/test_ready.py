@@ -1,0 +1,114 @@
+"""A command that is forked is what a new Python would be."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import threading
+from pathlib import Path
+
+import commands
+import pytest
+from commands import Command
+
+PROBE = """
+import atexit, json, os, resource, signal, sys, threading
+def stream(it):
+    how = [it.encoding, it.errors, it.newlines, it.line_buffering, it.write_through]
+    return [*how, it.mode, it.name, it.fileno(), type(it.buffer).__name__]
+found = {
+    "arguments": sys.argv, "cwd": os.getcwd(), "environment": dict(os.environ), "path": sys.path,
+    "descriptors": [(fd, os.get_inheritable(int(fd))) for fd in sorted(os.listdir("/proc/self/fd"), key=int)[:-1]],
+    "handlers": {str(number): str(signal.getsignal(number)).partition(" at ")[0] for number in signal.valid_signals()},
+    "blocked": sorted(map(str, signal.pthread_sigmask(signal.SIG_BLOCK, []))),
+    "threads": os.listdir("/proc/self/task") == [str(os.getpid())],
+    "arguments_now": list(sys.argv), "streams": [stream(one) for one in (sys.stdin, sys.stdout, sys.stderr)],
+    "same": sys.stdout is sys.__stdout__,
+    "group": os.getpgrp(), "session": os.getsid(0), "name": __name__, "main": sys.modules["__main__"].__file__, "file": __file__,
+    "limits": [resource.getrlimit(number) for number in range(16)], "priority": os.getpriority(os.PRIO_PROCESS, 0),
+    "input": sys.stdin.read(), "inside": threading.current_thread() is threading.main_thread(),
+}
+atexit.register(lambda: print("the end of Python", flush=False))
+sys.stderr.write("before ")
+threading.Timer(0.05, lambda: print(json.dumps(found))).start()
+"""
+
+
+def both(place: Path, program: str, *arguments: str, input: bytes | None = None, **more: str) -> list[subprocess.CompletedProcess[bytes]]:
+    (place / "probe_of_ready.py").write_text(program)
+    environment = {**os.environ, **more}
+    command = Command("probe_of_ready", arguments, str(place), environment, input)
+    forked, new = command.in_fork(), command.in_new_python()
+    # the frames of a traceback that are of runpy, and those of ready.py, are not told apart here
+    assert (forked.returncode, forked.stdout, forked.stderr[-20:]) == (new.returncode, new.stdout, new.stderr[-20:])
+    return [forked, new]
+
+
+@pytest.mark.parametrize("input", [None, b"", "grüße\r\n".encode() * 50_000])
+def test_it_finds_what_a_new_python_finds(tmp_path: Path, input: bytes | None) -> None:
+    done, _ = both(tmp_path, PROBE, "one", "tw\udcff o", "", input=input, MORE="x=y", BYTES="\udcfe")
+    assert done.returncode == 0 and done.stderr == b"before " and done.stdout.endswith(b"}\nthe end of Python\n")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "sys.exit(7)", "sys.exit()", "sys.exit('why')", "sys.exit(300)", "os._exit(9)", "os.kill(os.getpid(), 9)",
+        "signal.raise_signal(15)", "signal.raise_signal(2)", "os.close(1); print('lost')", "sys.stdout.close(); sys.exit(3)",
+    ],
+)  # fmt: skip
+def test_it_ends_as_a_new_python_does(tmp_path: Path, end: str) -> None:
+    both(tmp_path, f"import os, signal, sys\nprint('said')\ntry:\n    {end}\nexcept KeyboardInterrupt:\n    sys.exit(130)\n")
+
+
+def test_each_knows_no_other_and_several_run_at_once(tmp_path: Path) -> None:
+    (tmp_path / "wait_of_ready.py").write_text("import os\nprint(len(os.listdir('/proc/self/fd')), flush=True)\nos.read(0, 1)\n")
+    results: list[subprocess.CompletedProcess[bytes]] = []
+    command = Command("wait_of_ready", (), str(tmp_path), dict(os.environ), b"go")
+    threads = [threading.Thread(target=lambda: results.append(command.in_fork())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(done.returncode, done.stdout) for done in results] == [(0, b"4\n")] * 4
+
+
+def test_one_that_takes_too_long_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "long_of_ready.py").write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n")
+    with pytest.raises(subprocess.TimeoutExpired) as told:
+        Command("long_of_ready", (), str(tmp_path), dict(os.environ), timeout=1.0).in_fork()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.value.stdout or b""), 0)
+
+
+def test_where_a_fork_would_inherit_something_else_there_is_a_new_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forks() -> bool:
+        with monkeypatch.context() as patch:
+            told: list[str] = []
+            done = subprocess.CompletedProcess([], 0, b"", b"")
+            patch.setattr(Command, "in_fork", lambda command: told.append("fork") or done)
+            patch.setattr(Command, "in_new_python", lambda command: done)
+            commands.run("--version", env=more)
+            return bool(told)
+
+    more: dict[str, str] = {}
+    monkeypatch.delenv(commands.NEW_PYTHON, raising=False)
+    assert forks()
+    for name in ("PYTHONHASHSEED", "LC_ALL", "TZ"):
+        more = {name: "1"}
+        assert not forks()
+    more = {}
+    before = os.umask(0o077)
+    try:
+        assert not forks()
+    finally:
+        os.umask(before)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+    try:
+        assert not forks()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    monkeypatch.setenv(commands.NEW_PYTHON, "1")
+    assert not forks()
