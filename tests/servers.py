@@ -26,16 +26,18 @@ def free_port() -> int:
 
 
 class Server:
-    """A command that listens on ``port``. ``kill`` and ``start`` again as often as wanted."""
+    """A command that listens on ``port``. ``kill`` and ``start`` again as often as wanted. ``log``: the file for what it writes."""
 
-    def __init__(self, command: list[str], port: int) -> None:
+    def __init__(self, command: list[str], port: int, log: Path | None = None) -> None:
         self.port = port
         self._command = command
+        self._log = log or Path(os.devnull)
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
         end = time.monotonic() + START_S
         while True:
             try:
@@ -62,11 +64,11 @@ class Server:
 class S3:
     """moto: objects in memory, any keys; its own client for what the tests look at."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Path | None = None) -> None:
         import boto3  # type: ignore[import-untyped]
 
         port = free_port()
-        self.server = Server([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port)
+        self.server = Server([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port, log)
         self.endpoint = f"http://127.0.0.1:{port}"
         self.environment = {
             "AWS_ENDPOINT_URL": self.endpoint, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1",
@@ -98,16 +100,17 @@ def s3_in_environment() -> Iterator[S3]:
 
 
 class Web:
-    """nginx: files below ``root``, with ranges, ETags and listings."""
+    """nginx: files below ``root``, with ranges, listings, and ETags unless they are not wanted. ``log``: a file for its requests."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, log: Path | None = None, etags: bool = True) -> None:
         port = free_port()
         self.root = place / "web"
         self.root.mkdir()
         scratch = " ".join(f"{name}_temp_path {place}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
         (place / "nginx.conf").write_text(
             f"daemon off; pid {place}/pid; error_log stderr; user {pwd.getpwuid(os.getuid()).pw_name};\nevents {{}}\n"
-            f"http {{ access_log off; {scratch} server {{ listen 127.0.0.1:{port}; root {self.root}; autoindex on; }} }}\n"
+            f"http {{ access_log {log or 'off'}; etag {'on' if etags else 'off'}; {scratch}\n"
+            f"server {{ listen 127.0.0.1:{port}; root {self.root}; autoindex on; }} }}\n"
         )
         self.server = Server(["nginx", "-c", str(place / "nginx.conf")], port)
         self.url = f"http://127.0.0.1:{port}"

@@ -17,7 +17,8 @@ from amfs.node.core import NodeCore
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import Effect, Ended, Event, Launch, Received, RunOver, Send, SetTimer, TasksExited, TimerFired
 from amfs.vocabulary.paths import scope_of
-from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import check
 from amfs.workflow.specs import SpecMaker
 from amfs.workflow.workflow import Task, Workflow
 

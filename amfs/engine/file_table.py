@@ -69,7 +69,7 @@ class FileTable:
         file.fetching = True
         short = file.name[len(run.info.scope):]
         path = run.paths.get(short) or shared_path(run.info.base, short)
-        self.outbox.act(StageIn(self.state.job("stage", run, file.name, None), file.name, path, file.listing))
+        self.outbox.act(StageIn(self.state.job("stage", run, file.name, None), file.name, path, file.listing, run.versions.get(short)))
 
     def on_adopt(self, event: AdoptFiles) -> None:
         run = self.runs[event.run]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.states import PENDING
 from amfs.workflow.check_parts import Place
 from amfs.workflow.checks import Plan
@@ -157,6 +158,9 @@ class Within:
     def missing(self, names: Iterable[str]) -> set[str]:
         return self._place.missing([name for name in names if name not in self._writers])
 
+    def versions(self, urls: Iterable[str]) -> dict[str, ObjectVersion]:
+        return self._place.versions(urls)
+
     def real(self, directory: str) -> str:
         return self._place.real(directory)
 
@@ -179,6 +183,7 @@ def join(plan: Plan, more: Plan, first: int) -> list[int]:
     plan.programs.update(more.programs)
     plan.aliases.update(more.aliases)
     plan.paths.update(more.paths)
+    plan.versions.update(more.versions)
     plan.after.update((name, first + index) for name, index in more.after.items())
     plan.later.update((first + index, None) for index in more.later)
     plan.unsettled.update(more.unsettled)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from amfs.vocabulary import messages as m
+from amfs.vocabulary.object_versions import ObjectVersion
 
 RUN_MAX = (1 << 32) - 1  # the launcher knows a run by 32 bits
 NODE_MAX = 1 << 20
@@ -84,7 +85,14 @@ def _tasks(message: Any) -> str:
             return f"task #{spec.tid} has a file without a name of run {message.run}"
         if spec.options is not None and not _options(spec.options):
             return f"a number of task #{spec.tid} is out of its range"
+        if spec.options is not None and not all(map(_is_version, spec.options.versions.values())):
+            return f"task #{spec.tid} has an input in a version that cannot be"
     return _run(message)
+
+
+def _is_version(version: ObjectVersion) -> bool:
+    """The identity goes into requests, the time to a file."""
+    return 0 <= version.size < 1 << 63 and 0 <= version.mtime < 1 << 63 and len(version.identity) <= 4096 and version.identity.isprintable()
 
 
 def _options(options: m.Options) -> bool:

@@ -235,8 +235,9 @@ class Worker(Machine):
     def _admit(self, run: Run, spec: m.TaskSpec, moved: bool) -> None:
         entry = TaskEntry(run, spec, moved)
         run.tasks[spec.tid] = entry
-        if spec.options is not None and spec.options.paths:
+        if spec.options is not None:
             run.paths.update(spec.options.paths)
+            run.versions.update(spec.options.versions)
         files = run.files
         for name in spec.inputs:
             file = files.get(name)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from amfs.engine.memory import Content
 from amfs.vocabulary import messages as m
+from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.records import KEEP_FAILED, WANT_OUTPUT
 from amfs.vocabulary.states import FileState, TaskState
 
@@ -71,7 +72,7 @@ class Run:
 
     __slots__ = (
         "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "in_service", "info",
-        "parked", "paths", "reported", "spilled_told_at", "spoilers", "submitter", "tasks", "unstored",
+        "parked", "paths", "reported", "spilled_told_at", "spoilers", "submitter", "tasks", "unstored", "versions",
     )  # fmt: skip
 
     def __init__(self, run: int, submitter: int, info: m.RunInfo) -> None:
@@ -79,6 +80,7 @@ class Run:
         self.submitter = submitter
         self.info = info
         self.paths = dict(info.paths)  # grows with tasks that join the run later
+        self.versions: dict[str, ObjectVersion] = {}  # of inputs at URLs, by name
         self.tasks: dict[int, TaskEntry] = {}
         self.files: dict[str, File] = {}
         self.parked: dict[int, int] = {}  # origin dispatcher -> tasks of its that wait for input here

@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from amfs.vocabulary import messages as m
+from amfs.vocabulary.object_versions import ObjectVersion
 
 _SMALL = 256  # a message of numbers
 _PART = 64  # what surrounds the text and content of a part
@@ -25,13 +26,17 @@ def _names(names: Sequence[str]) -> int:
 def _tasks(message: m.Submit | m.Assign) -> int:
     return sum(
         _PART + len(spec.body) + _names(spec.inputs) + _names(spec.shared) + _names(spec.outputs)
-        + (_places(spec.options.paths) if spec.options is not None else 0)
+        + (_places(spec.options.paths) + _versions(spec.options.versions) if spec.options is not None else 0)
         for spec in message.tasks
     )  # fmt: skip
 
 
 def _places(paths: dict[str, str]) -> int:
     return _names(tuple(paths)) + _names(tuple(paths.values()))
+
+
+def _versions(versions: dict[str, ObjectVersion]) -> int:
+    return _names(tuple(versions)) + sum(_PART + 4 * len(version.identity) for version in versions.values())
 
 
 def _results(message: m.Results | m.Done) -> int:

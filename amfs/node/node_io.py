@@ -337,7 +337,8 @@ class NodeIO:
 
     def stage_in(self, effect: StageIn) -> None:
         if "://" in effect.path:
-            self.urls.fetch(effect.serial, scope_in(effect.name), effect.path, self.store.path_of(effect.name), effect.listing)
+            into = self.store.path_of(effect.name)
+            self.urls.fetch(effect.serial, scope_in(effect.name), effect.path, into, effect.listing, effect.version)
             return
         try:
             self.shared.fetch(self.copier, effect.serial, effect.path, self.store.path_of(effect.name))

@@ -19,13 +19,15 @@ from amfs.errors import AmfsError
 from amfs.host.digests import CHECKED_DAMAGED
 from amfs.host.trees import remove_tree
 from amfs.node.url_threads import UrlThreads
-from amfs.remote.place import Found, RemoteError
+from amfs.remote.place import Found, Kind, RemoteError
 
 if TYPE_CHECKING:
     from amfs.remote.opening import Place
     from amfs.remote.place import Remote
+    from amfs.vocabulary.object_versions import ObjectVersion
 
 _PIECE = 4 << 20
+_CHANGED = "has changed since the run looked at it; --resume reads what is there now"
 
 
 class Completion(NamedTuple):
@@ -61,9 +63,10 @@ class UrlCopier:
             self._trees.pop(scope, None)
         self._threads.close(scope)
 
-    def fetch(self, serial: int, scope: str, url: str, into: str, listing: int = 0) -> None:
-        """Begin to copy an object into the store, or a directory with all that is in it. ``listing``: it is one that a task has made."""
-        self._begin(serial, scope, url, lambda place: self._fetch(place, scope, into, listing))
+    def fetch(self, serial: int, scope: str, url: str, into: str, listing: int = 0, version: ObjectVersion | None = None) -> None:
+        """Begin to copy an object into the store, or a directory with all that is in it. ``listing``: it is one that a task has made.
+        ``version``: what the run saw there, and wants to read."""
+        self._begin(serial, scope, url, lambda place: self._fetch(place, scope, into, listing, version))
 
     def store(self, serial: int, scope: str, source: str, url: str) -> None:
         """Begin to copy a file of the store to where it is seen when it is whole; of a directory each file so."""
@@ -86,12 +89,21 @@ class UrlCopier:
             os.close(self.fd)
             self.fd = -1
 
-    def _fetch(self, place: Place, scope: str, into: str, listing: int) -> tuple[int, bool]:
+    def _fetch(self, place: Place, scope: str, into: str, listing: int, version: ObjectVersion | None) -> tuple[int, bool]:
         """Its size, and whether it is a directory."""
         from amfs.remote import trees  # few runs meet a URL
 
-        again: Callable[[Place], trees.Tree] = (lambda place: trees.made(place, listing)) if listing else trees.tree
-        found = again(place) if listing else trees.look(place)
+        again: Callable[[Place], trees.Tree] | None = (lambda place: trees.made(place, listing)) if listing else trees.tree
+        if listing:
+            found: Found | trees.Tree = trees.made(place, listing)
+        elif version is None or not place.remote.conditional:
+            found, version = trees.look(place), None
+        elif not version.directory:
+            found = Found(place.key, version.size, version.identity, version.mtime)
+        else:
+            found, again = trees.tree(place), None
+            if found.identity != version.identity:
+                raise OSError(errno.ESTALE, _CHANGED)
         temporary = f"{into}.amfs-part-url"
         with self._lock:  # a list that grows may name a directory and, later, what lies in it: nothing is put into one that tasks read
             known = self._trees.setdefault(scope, set())
@@ -101,7 +113,12 @@ class UrlCopier:
             if not isinstance(found, Found):
                 known.add(into)
         if isinstance(found, Found):
-            _fetch_object(place, found, into, temporary)
+            try:
+                _fetch_object(place, found, into, temporary)
+            except RemoteError as error:
+                if error.kind is Kind.CHANGED and version is not None:
+                    raise OSError(errno.ESTALE, _CHANGED) from None
+                raise
             return found.size, False
         remove_tree(temporary)  # of a try before
         try:

@@ -42,6 +42,7 @@ class Objects:
 
     whole_max = _PART
     at_once = 32
+    conditional = True
 
     def __init__(self, url: str, given: Mapping[str, Any]) -> None:
         """``url``: any in it. Raises SystemSetupError, UsageError."""
@@ -52,6 +53,7 @@ class Objects:
         self._obstore = obstore
         parts = urlsplit(url, allow_fragments=False)
         self._web = parts.scheme in ("http", "https")
+        self.lists_identities = parts.scheme in ("s3", "s3a")  # Azure has the ETags in listings without their quotation marks
         self._sums = not self._web  # are ETags of that form MD5s?
         self._large = threading.BoundedSemaphore(_LARGE_AT_ONCE)
         self._top = f"{parts.scheme}://{parts.netloc}/"

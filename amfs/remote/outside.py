@@ -1,11 +1,14 @@
 """Shared storage as a run sees it: paths of this machine, and objects at URLs.
 
-Owns the questions of a run about both. ``missing`` and ``identities`` ask about many objects at the same time.
+Owns the questions of a run about both. ``look`` and ``identities`` ask about many objects at the same time; listings tell of those that lie
+together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from amfs.errors import UsageError
@@ -14,10 +17,13 @@ from amfs.remote import settings
 from amfs.remote.place import Found, Kind, RemoteError
 
 if TYPE_CHECKING:
-    from amfs.remote.opening import Storages
+    from amfs.remote.opening import Place, Storages
+    from amfs.remote.place import Remote
     from amfs.remote.trees import Tree
 
 _TOGETHER = 32
+_LIST_FROM = 8  # objects that lie together: from there on they are looked for in a listing
+_LISTED_FOR_EACH = 125  # objects of a listing for each that is looked for, at most: eight cost one request, which tells 1000
 
 
 class Outside:
@@ -44,22 +50,31 @@ class Outside:
         from amfs.remote.transfers import Transfers
 
         wanted = list(dict.fromkeys(urls))
-        for url in wanted:
-            self._storages.place(url)  # opens each storage once, before there are threads
-        together = min([_TOGETHER, *(self._storages.place(url).remote.at_once for url in wanted)])
-        return dict(Transfers(together).run(wanted, self._look))
+        places = {url: self._storages.place(url) for url in wanted}  # opens each storage once, before there are threads
+        transfers = Transfers(min([_TOGETHER, *(place.remote.at_once for place in places.values())]))
+        found: dict[str, Found | Tree | OSError] = {}
+        for _, listed in transfers.run(_lying_together(places), lambda keys: keys.list()):
+            if not isinstance(listed, OSError):  # else each is asked for: there are people who may read objects, and not list them
+                found.update(listed)
+        found.update(transfers.run([url for url in wanted if url not in found], self._look))
+        return found
 
     # ── of many ──
 
-    def missing(self, urls: Iterable[str]) -> set[str]:
-        """Those that do not exist. Raises UsageError if a storage cannot tell."""
-        gone: set[str] = set()
+    def look(self, urls: Iterable[str]) -> dict[str, Found | Tree]:
+        """Those that exist. Raises UsageError if a storage cannot tell."""
+        there: dict[str, Found | Tree] = {}
         for url, found in self._look_at_all(urls).items():
-            if isinstance(found, RemoteError) and found.kind is Kind.MISSING:
-                gone.add(url)
-            elif isinstance(found, OSError):
+            if not isinstance(found, OSError):
+                there[url] = found
+            elif not isinstance(found, RemoteError) or found.kind is not Kind.MISSING:
                 raise UsageError(f"{found.filename or url}: {found.strerror}")
-        return gone
+        return there
+
+    def is_conditional(self, url: str, found: Found | Tree) -> bool:
+        """Can it be read as it was found, without another look before?"""
+        objects = [found] if isinstance(found, Found) else found.files.values()
+        return self._storages.place(url).remote.conditional and all(one.identity.startswith('"') for one in objects)
 
     def identities(self, urls: Iterable[str]) -> dict[str, str]:
         """Of the content of each that exists; of a directory: of all that is below it."""
@@ -109,3 +124,46 @@ class Outside:
 
     def store(self, copier: Copier, serial: int, source: str, path: str, rights: int) -> None:
         self._local.store(copier, serial, source, path, rights)
+
+
+class _Keys:
+    """Objects of one storage that lie together."""
+
+    def __init__(self, remote: Remote, top: str, urls: dict[str, str]) -> None:
+        self._remote = remote
+        self._top = top
+        self._urls = urls  # by key
+
+    def list(self) -> dict[str, Found]:
+        """Those that are found in a listing of no more than a certain length, by URL. Raises RemoteError."""
+        found: dict[str, Found] = {}
+        for one in islice(self._remote.list(self._top), _LISTED_FOR_EACH * len(self._urls)):
+            # An empty one may be the mark of a directory.
+            if one.size and one.identity.startswith('"') and one.key in self._urls:
+                found[self._urls[one.key]] = one
+                if len(found) == len(self._urls):
+                    break
+        return found
+
+
+def _lying_together(places: Mapping[str, Place]) -> Iterator[_Keys]:
+    """Of enough objects below one directory one group; of those that are left in a bucket, if these are enough, another."""
+    by_remote: defaultdict[int, dict[str, Place]] = defaultdict(dict)
+    for url, place in places.items():
+        if place.remote.lists_identities and place.key and not place.key.endswith("/"):
+            by_remote[id(place.remote)][url] = place
+    for some in by_remote.values():
+        remote = next(iter(some.values())).remote
+        directories: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        for url, place in some.items():
+            directories[place.key.rpartition("/")[0]][place.key] = url
+        left: dict[str, str] = {}
+        for directory, urls in directories.items():
+            if len(urls) >= _LIST_FROM:
+                yield _Keys(remote, f"{directory}/" if directory else "", urls)
+            else:
+                left.update(urls)
+        if len(left) >= _LIST_FROM:
+            first, last = min(left), max(left)  # and what begins both begins all
+            same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
+            yield _Keys(remote, first[: first.rfind("/", 0, same) + 1], left)

@@ -88,6 +88,10 @@ class Remote(Protocol):
     whole_max: int
     #: How many calls may be under way at the same time.
     at_once: int
+    #: Is the content of an object whose identity is an ETag given under that only? Then nobody need look at it first.
+    conditional: bool
+    #: Has each object in listings the identity that ``stat`` tells?
+    lists_identities: bool
 
     def url(self, key: str) -> str:
         """For people."""

@@ -35,6 +35,8 @@ class System:
     """One file system of fsspec."""
 
     whole_max = 16 << 20
+    conditional = False
+    lists_identities = False
 
     def __init__(self, url: str, given: Mapping[str, Any]) -> None:
         """Raises SystemSetupError, UsageError."""

@@ -104,9 +104,10 @@ def _is_marker(remote: Remote, found: Found) -> bool:
     return False
 
 
-def fetch(place: Place, listed: Tree, into: str, fetched: Callable[[Found, str], None], again: Callable[[Place], Tree] = tree) -> None:
+def fetch(place: Place, listed: Tree, into: str, fetched: Callable[[Found, str], None], again: Callable[[Place], Tree] | None) -> None:
     """Bring all of it into the empty directory ``into``, many objects at a time, each tried again as others are; ``fetched`` brings one.
-    ``again`` lists as ``listed`` was. Raises OSError with the first fault: nothing else is begun then."""
+    ``again`` lists as ``listed`` was; None: ``listed`` is what is wanted, and each object comes as it has it or not at all. Raises OSError
+    with the first fault: nothing else is begun then."""
     from amfs.remote.transfers import Transfers
 
     for name in {*listed.directories, *(name.rpartition("/")[0] for name in listed.files)}:
@@ -122,7 +123,7 @@ def fetch(place: Place, listed: Tree, into: str, fetched: Callable[[Found, str],
     for name, error in Transfers(min(TOGETHER, place.remote.at_once)).run(listed.files, one):
         if error is not None:
             raise OSError(error.errno, f"{name}: {error.strerror or error}")  # not again as a whole: it was tried often enough
-    if again(place).identity != listed.identity:
+    if again is not None and again(place).identity != listed.identity:
         raise RemoteError(Kind.CHANGED, place.remote.url(place.key))
 
 

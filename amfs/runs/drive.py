@@ -116,8 +116,8 @@ def _refuse_directories(plan: Plan, shared: SharedStorage) -> None:
         if in_namespace(name):
             continue
         try:
-            found = shared.stat(path)
+            directory = seen.directory if (seen := plan.versions.get(name)) is not None else shared.stat(path).directory
         except OSError:
             continue  # the task that reads it says why
-        if found.directory:
+        if directory:
             raise UsageError(f"input {name!r} is a directory, and --shared-inputs stage copies files only: name its files, or use in-place")

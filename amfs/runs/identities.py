@@ -65,7 +65,10 @@ class Identities:
         from amfs.remote.outside import Outside
 
         at = {name: path for name, path in zip(names, paths, strict=True) if "://" in path}
-        known = Outside().identities(at.values())
+        seen = self._plan.versions  # was asked for already
+        known = {at[name]: f"{seen[name].size} {seen[name].identity}" for name in at if name in seen}
+        if rest := [url for name, url in at.items() if name not in seen]:
+            known.update(Outside().identities(rest))
         for name, url in at.items():
             self._known[name] = xxh64(known[url]) if url in known else GONE
         left = [(name, path) for name, path in zip(names, paths, strict=True) if name not in at]

@@ -277,7 +277,8 @@ class Tally:
                     continue
                 size = sizes.get(name)
                 if size is None:
-                    size = sizes[name] = max(0, self.size_on_shared(plan.shared[name]))
+                    seen = plan.versions.get(name)
+                    size = sizes[name] = seen.size if seen is not None else max(0, self.size_on_shared(plan.shared[name]))
                 stage.without_bytes += size
                 if not self.stage_shared or name not in staged:
                     stage.from_shared_bytes += size

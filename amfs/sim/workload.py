@@ -12,7 +12,8 @@ import msgspec
 
 from amfs.sim.settings import Faults
 from amfs.vocabulary.states import Outcome
-from amfs.workflow.checks import AnyPlace, Plan, check
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import Plan, check
 from amfs.workflow.tokens import token
 from amfs.workflow.workflow import Task, Workflow, canonical
 

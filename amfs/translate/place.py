@@ -12,6 +12,8 @@ from collections.abc import Iterable
 
 from amfs.host.shared_storage import SharedStorage, missing
 from amfs.remote.outside import Outside
+from amfs.remote.place import Found
+from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.paths import url_of
 
 
@@ -24,6 +26,7 @@ class HostPlace:
         self._shared = shared or Outside()
         self._base = os.path.abspath(os.fspath(base)) if base is not None else os.getcwd()
         self._real: dict[str, str] = {}  # directory -> without links
+        self._seen: dict[str, ObjectVersion] = {}  # URL -> what is there: the same for as long as the workflow is
         self._absent: set[str] = set()  # directories that are still to be made
         self._path = os.environ.get("PATH", os.defpath) if path is None else path
 
@@ -42,12 +45,19 @@ class HostPlace:
             by_directory[head or slash].append(name)
         gone: set[str] = set()
         if urls and isinstance(self._shared, Outside):
-            lost = self._shared.missing(urls.values())
-            gone = {name for name, url in urls.items() if url in lost}
+            found = self._shared.look(url for url in urls.values() if url not in self._seen)
+            for url, one in found.items():
+                conditional = self._shared.is_conditional(url, one)
+                tree = not isinstance(one, Found)
+                self._seen[url] = ObjectVersion(one.size, one.identity, one.mtime if isinstance(one, Found) else 0, tree, conditional)
+            gone = {name for name, url in urls.items() if url not in self._seen}
         for directory, members in by_directory.items():
             lacking = missing(self._shared, self._absolute(directory), [name.rpartition("/")[2] for name in members])
             gone.update(name for name in members if name.rpartition("/")[2] in lacking)
         return gone
+
+    def versions(self, urls: Iterable[str]) -> dict[str, ObjectVersion]:
+        return {url: self._seen[url] for url in urls if url in self._seen}
 
     def real(self, directory: str) -> str:
         if url_of(directory):

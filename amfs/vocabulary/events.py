@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from amfs.vocabulary.messages import Message, Result, RunInfo, Status
+from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.room_events import GaveWay as GaveWay
 from amfs.vocabulary.room_events import GiveWay as GiveWay
@@ -398,12 +399,14 @@ class StoreInline(Struct, frozen=True):
 
 class StageIn(Struct, frozen=True):
     """Copier: copy from shared storage (absolute ``path``) into the store as ``name``. Ends as JobDone(serial). ``listing``: it is a
-    directory that a task of the run has made, with these names and sizes (``messages.Published``)."""
+    directory that a task of the run has made, with these names and sizes (``messages.Published``). ``version``: of an object, the only one
+    that is wanted."""
 
     serial: int
     name: str
     path: str
     listing: int = 0
+    version: ObjectVersion | None = None
 
 
 class CopyOut(Struct, frozen=True):

@@ -1,10 +1,8 @@
-"""Every message that crosses a process, as typed structs. Pure vocabulary: imports nothing of amfs.
+"""Every message that crosses a process, as typed structs. Pure vocabulary: imports parts of messages only.
 
-A message is an immutable, array-encoded ``msgspec.Struct`` with a numeric tag. Many messages to one peer travel as one batch
-(``net.wire``). All of them may be repeated without harm; the docstring of each says why.
-
-Names in messages are *keys*: the run's scope followed by the file's name (``"7/temp0"``). Times are microseconds since the epoch of
-the machine that measured them unless said otherwise; sizes are bytes.
+A message is an immutable, array-encoded ``msgspec.Struct`` with a numeric tag. Many messages to one peer travel as a batch (``net.wire``).
+All of them may be repeated without harm; the docstring of each says why. Names in messages are *keys*: the run's scope followed by the
+file's name (``"7/temp0"``). Times are microseconds since the epoch of the machine that measured them unless said otherwise, sizes bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +11,9 @@ import re
 
 import msgspec
 
-PROTOCOL_VERSION = 11
+from amfs.vocabulary.object_versions import ObjectVersion
+
+PROTOCOL_VERSION = 12
 
 #: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
@@ -59,6 +59,7 @@ class Options(Struct, frozen=True):
     lenient: bool = False  # of a blind task: it may end well without a file that its command line names, for nobody makes that file
     filled: tuple[str, ...] = ()  # inputs in which tasks of the run write: directories that may change while it runs
     name: str = ""  # the id of a task that makes files of the session's file system: their records keep it
+    versions: dict[str, ObjectVersion] = {}  # of its inputs at URLs that are to be read as the run saw them, by name
 
 
 class TaskSpec(Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.paths import destination_at_url, url_of
 from amfs.workflow.workflow import UNCANONICAL, Task, canonical, value_faults
 
@@ -21,6 +22,9 @@ class Place(Protocol):
 
     def missing(self, names: Iterable[str]) -> set[str]:
         """Those of ``names`` that are not there."""
+
+    def versions(self, urls: Iterable[str]) -> dict[str, ObjectVersion]:
+        """Of those of ``urls`` that ``missing`` found there: what it saw. Nobody is asked again."""
 
     def real(self, directory: str) -> str:
         """The absolute path of a directory without links on its way; what does not exist stays as it is."""

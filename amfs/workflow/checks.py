@@ -9,7 +9,6 @@ after a pass has found something odd.
 from __future__ import annotations
 
 import operator
-import posixpath
 from array import array
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -18,6 +17,7 @@ from itertools import chain
 import msgspec
 
 from amfs.errors import Fault, WorkflowError
+from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.paths import url_of
 from amfs.workflow.check_parts import (
     Place,
@@ -45,25 +45,6 @@ from amfs.workflow.versions import producers_of, versioned
 from amfs.workflow.workflow import DeclaredState, Task, Workflow, canonical, complete, printable
 
 
-class AnyPlace:
-    """A place in which every file and every program exists: for simulations, and for checking a workflow by itself."""
-
-    def __init__(self, base: str = "/") -> None:
-        self.base = base
-
-    def missing(self, names: Iterable[str]) -> set[str]:
-        return set()
-
-    def real(self, directory: str) -> str:
-        return posixpath.normpath(posixpath.join(self.base, directory))
-
-    def unwritable(self, directory: str) -> str:
-        return ""
-
-    def find_program(self, name: str, *, here: bool) -> tuple[str, str]:
-        return absolute(canonical(name, self.base), self.base), ""
-
-
 class Plan(msgspec.Struct):
     """What the submitter needs to walk a checked workflow. Files are known by their canonical names.
 
@@ -82,10 +63,18 @@ class Plan(msgspec.Struct):
     paths: dict[str, str] = {}  # file that lies, or is to lie, elsewhere than under its name -> its absolute path or URL; usually empty
     later: dict[int, range | None] = {}  # task that stands for a workflow made later -> its tasks, where they are known already
     unsettled: set[str] = set()  # files that tasks of such a workflow may read, too: nobody can count their readers
+    versions: dict[str, ObjectVersion] = {}  # of shared files at URLs: what was seen of them when it was asked whether they are there
 
     def walk(self) -> Sequence[int]:
         """Indices of the tasks, each after all those for which it waits."""
         return range(self.count) if self.order is None else self.order
+
+
+def versions_at(place: Place, shared: Mapping[str, str]) -> dict[str, ObjectVersion]:
+    """Of the shared files that are at URLs."""
+    urls = {name: path for name, path in shared.items() if "://" in path}
+    seen = place.versions(urls.values()) if urls else {}
+    return {name: seen[url] for name, url in urls.items() if url in seen}
 
 
 def absolute(name: str, base: str) -> str:
@@ -167,7 +156,8 @@ class _Checker:
         self.check_output_places(writers, readers)
         self.check_reductions(writers)
         paths = {**self.paths, **{name: url for name, url in self.destinations.items() if name in self.elsewhere}}
-        return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks), self.after, paths, *later)
+        seen = versions_at(self.place, shared)
+        return Plan(self.base, writers, readers, order, shared, programs, self.aliases, len(self.tasks), self.after, paths, *later, seen)
 
     def fault(self, line: int, message: str) -> None:
         if len(self.faults) < FAULTS_MAX:
@@ -459,7 +449,7 @@ class StreamChecker:
         self.source = source
         self.states = {canonical(name, place.base): state for name, state in (files or {}).items()}
         #: Grows with the list. ``order`` stays None: tasks come in the order written, and wait for files, not for tasks.
-        self.plan = plan = Plan(self.base, {}, {}, None, {}, {}, {}, after={})
+        self.plan = plan = Plan(self.base, {}, {}, None, {}, {}, {}, after={}, versions={})
         self.writers, self.readers, self.shared = plan.writers, plan.readers, plan.shared
         self.programs, self.aliases = plan.programs, plan.aliases
         self.unmade: dict[str, int] = {}  # file that nobody makes so far -> index of the first task that reads it
@@ -537,6 +527,7 @@ class StreamChecker:
                 self.unmade[name] = index
             else:
                 self.shared[name] = absolute(name, self.base)
+                self.plan.versions.update(versions_at(self.place, {name: self.shared[name]}))
                 self._shared_by[name] = index
         return []
 

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Sequence
 
 from amfs.vocabulary import messages as m
+from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.paths import in_namespace, shared_path
 from amfs.vocabulary.records import pack_body
 from amfs.vocabulary.states import FAILED, FINISHED, PENDING, SKIPPED
@@ -76,6 +77,10 @@ class SpecMaker:
             else:
                 readers = m.KEEP if name in plan.unsettled else self.readers.get(name, 0)
                 retentions.append(m.retention(readers, final or not (scratch or self.was_read.get(name, 0))))
+        versions: dict[str, ObjectVersion] = {}
+        if plan.versions:
+            names = [key[len(scope):] for key in shared]
+            versions = {name: seen for name in names if (seen := plan.versions.get(name)) is not None and seen.conditional}
         places = {name: self.places[name] for name in task.inputs if name in self.places} if self.places else {}
         return m.TaskSpec(
             tid,
@@ -84,7 +89,7 @@ class SpecMaker:
             tuple(shared),
             tuple(outputs),
             tuple(retentions),
-            self.options(task, depth, places, [key[len(scope):] for key in (*shared, *made)]),
+            self.options(task, depth, places, [key[len(scope):] for key in (*shared, *made)], versions),
             0,
             origin,
         )
@@ -120,14 +125,16 @@ class SpecMaker:
             cwd = shared_path(self.plan.base, cwd) if cwd else ""
         return pack_body(program, argv, env=task.env, cwd=cwd, stdin=stdin, stdout=task.stdout, stderr=task.stderr)
 
-    def options(self, task: Task, depth: int, places: dict[str, str], inputs: Sequence[str] = ()) -> m.Options | None:
+    def options(
+        self, task: Task, depth: int, places: dict[str, str], inputs: Sequence[str] = (), versions: dict[str, ObjectVersion] | None = None
+    ) -> m.Options | None:
         filled = tuple([name for name in inputs if name in self.filled])
         name = task.id if task.blind or any(map(in_namespace, task.outputs)) else ""
         retries = self.default_retries if task.retries < 0 else task.retries
         if (
             task.cores == 1 and not task.memory and not task.time_limit and not retries and not task.priority
             and task.node < 0 and not task.reduce and task.staged and not depth and not places
-            and not name and not filled
+            and not name and not filled and not versions
         ):  # fmt: skip
             return None
         return m.Options(
@@ -145,6 +152,7 @@ class SpecMaker:
             blind_directory(task) if task.blind else "",
             filled=filled,
             name=name,
+            versions=versions or {},
         )
 
 

@@ -12,7 +12,8 @@ from amfs.config import SubmitterLimits
 from amfs.engine.submitter import Submitter
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import AddTasks, Ended, RunOver
-from amfs.workflow.checks import AnyPlace, StreamChecker, check
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import StreamChecker, check
 from amfs.workflow.specs import SpecMaker
 from amfs.workflow.workflow import Task, Workflow
 

@@ -11,7 +11,8 @@ from amfs.errors import WorkflowError
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import Ended
 from amfs.vocabulary.states import Outcome
-from amfs.workflow.checks import AnyPlace, StreamChecker, check
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import StreamChecker, check
 from amfs.workflow.workflow import Task, Workflow
 
 

@@ -13,7 +13,8 @@ from amfs.engine.submitter import Submitter
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import Ended, Expand, Expanded, NotExpanded
 from amfs.vocabulary.states import FAILED, FINISHED, PENDING, Outcome
-from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import check
 from amfs.workflow.specs import SpecMaker
 from amfs.workflow.workflow import Task, Workflow
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from amfs.workflow.checks import AnyPlace, Plan, StreamChecker, check
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import Plan, StreamChecker, check
 from amfs.workflow.resume import Adopted, Remains, ResumedList, Step, resume_whole, to_skip
 from amfs.workflow.workflow import Task, Workflow
 

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amfs.errors import WorkflowError
-from amfs.workflow.checks import AnyPlace, Plan, StreamChecker, check
+from amfs.vocabulary.object_versions import ObjectVersion
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import Plan, StreamChecker, check
 from amfs.workflow.workflow import DeclaredState, Task, Workflow, canonical, complete, value_faults
 
 BASE = "/home/u"
@@ -28,6 +30,9 @@ class MapPlace:
 
     def missing(self, names: Iterable[str]) -> set[str]:
         return set(names) - self.exist
+
+    def versions(self, urls: Iterable[str]) -> dict[str, ObjectVersion]:
+        return {url: ObjectVersion(len(url), url) for url in urls}
 
     def real(self, directory: str) -> str:
         return posixpath.normpath(posixpath.join(BASE, directory))
@@ -406,3 +411,15 @@ def test_a_reduction_of_what_no_task_makes() -> None:
     one = task("sum", "given", "out", argv=("x", "{in}", "{out}"), reduce=2)
     with pytest.raises(WorkflowError, match="task sum: a reduction combines files that tasks make, and no task makes any of its inputs"):
         check(Workflow([one]), MapPlace(exist={"given"}))
+
+
+def test_what_was_seen_of_inputs_at_urls_stays_in_the_plan() -> None:
+    """Under the names that tasks know, by catalogs too."""
+    place = MapPlace(exist=["in", "s3:/b/k", "s3://c/k"])
+    reader = task("a", "in here s3:/b/k")
+    plan = check(Workflow([reader], paths={"here": "s3://c/k"}), place)
+    seen = {"here": ObjectVersion(8, "s3://c/k"), "s3:/b/k": ObjectVersion(8, "s3://b/k")}
+    assert plan.versions == seen
+    checker = StreamChecker(place)
+    assert not checker.add(task("a", "in s3:/b/k")) and checker.plan.versions == {"s3:/b/k": seen["s3:/b/k"]}
+    assert StreamChecker(place).plan.versions == {}, "each list has its own"

@@ -17,7 +17,7 @@ from amfs.errors import Fault, UsageError, WorkflowError
 from amfs.translate import jsonl, tasklist
 from amfs.translate.detect import Parser, load, load_checked, read_stream
 from amfs.translate.sniff import Undetected, sniff
-from amfs.workflow.checks import AnyPlace
+from amfs.workflow.any_place import AnyPlace
 from amfs.workflow.workflow import DeclaredState, Task, Workflow
 
 

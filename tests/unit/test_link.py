@@ -26,6 +26,7 @@ from amfs.vocabulary.messages import (
     Submit,
     TaskSpec,
 )  # fmt: skip
+from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.peer_requests import Insert
 
 LIMITS = Limits(window=4, ack_every=3, resend_batches=3, batch_messages=2)
@@ -78,6 +79,7 @@ def test_a_message_is_never_much_heavier_than_said() -> None:
         PeerRequest(1, Insert(1 << 62, b"n" * 900, 1 << 62, 0o100000, False, 0, 0)),
         FsResponse(1, 0, [Listed(b"n" * 900, 1, 2, 3, Attr())] * 9),
         Submit(1, (TaskSpec(1, b"", options=Options(paths={f"in{i}": "/" + "x" * 300 for i in range(9)})),)),
+        Submit(1, (TaskSpec(1, b"", options=Options(versions={f"in{i}": ObjectVersion(1 << 60, "x" * 300) for i in range(9)})),)),
     ):  # fmt: skip
         assert len(encode(Packet(1, 2, 1, 1, 1, 0, [message]))) <= weight(message)
 

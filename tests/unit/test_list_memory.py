@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from amfs.translate.detect import load_checked
-from amfs.workflow.checks import AnyPlace
+from amfs.workflow.any_place import AnyPlace
 
 
 def pairs(count: int) -> bytes:

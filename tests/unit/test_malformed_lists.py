@@ -17,7 +17,7 @@ from amfs.errors import AmfsError, WorkflowError
 from amfs.translate import jsonl, tasklist
 from amfs.translate.detect import load_checked
 from amfs.translate.place import HostPlace
-from amfs.workflow.checks import AnyPlace
+from amfs.workflow.any_place import AnyPlace
 from amfs.workflow.workflow import Task, Workflow
 
 _OK = "ok -b true\n"

@@ -14,7 +14,8 @@ from amfs.errors import AmfsError, WorkflowError
 from amfs.translate import jsonl, tasklist
 from amfs.translate.detect import load, read
 from amfs.translate.synthetic import replay
-from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import check
 from amfs.workflow.workflow import Workflow
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"

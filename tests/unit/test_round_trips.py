@@ -18,8 +18,9 @@ from workflow_strategies import OPTION_WORDS, tasks, without_lines, words
 from amfs.errors import WorkflowError
 from amfs.translate import filelist, jsonl, tasklist, wfformat_out
 from amfs.translate.detect import load
+from amfs.workflow.any_place import AnyPlace
 from amfs.workflow.check_texts import ID_BYTES_MAX, LIST_MAX, whole_faults
-from amfs.workflow.checks import AnyPlace, StreamChecker, check
+from amfs.workflow.checks import StreamChecker, check
 from amfs.workflow.versions import versioned
 from amfs.workflow.workflow import Task, Workflow, complete
 

@@ -14,7 +14,8 @@ from amfs.errors import WorkflowError
 from amfs.translate import tasklist
 from amfs.translate.detect import load
 from amfs.translate.shape import Graph
-from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import check
 from amfs.workflow.versions import versioned
 from amfs.workflow.workflow import Task, Workflow
 

@@ -21,7 +21,8 @@ from amfs.translate.shape import shape_of
 from amfs.translate.synthetic import replay
 from amfs.translate.wfformat import WfFormatReader, kind_of
 from amfs.translate.wfformat_out import write
-from amfs.workflow.checks import AnyPlace, check
+from amfs.workflow.any_place import AnyPlace
+from amfs.workflow.checks import check
 from amfs.workflow.workflow import DeclaredState, Task, Workflow, complete
 
 CORPUS = Path(__file__).parent.parent / "data" / "corpus" / "wfformat"
