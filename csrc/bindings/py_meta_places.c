@@ -17,6 +17,17 @@ static PyObject *set_table(PyObject *self, PyObject *args) {
     return py_meta_nothing_or(error);
 }
 
+static PyObject *shards(PyObject *self, PyObject *unused) {
+    (void)unused;
+    uint64_t version;
+    struct meta_nodes nodes = {.room = meta_shards(of(self), 0, NULL, 0, &version)};
+    nodes.nodes = calloc(nodes.room + 1, sizeof *nodes.nodes);
+    if (nodes.nodes == NULL) return PyErr_NoMemory();
+    size_t count = meta_shards(of(self), 0, nodes.nodes, nodes.room, &version);
+    nodes.count = count < nodes.room ? count : nodes.room;
+    return py_meta_nodes(&nodes);
+}
+
 static PyObject *set_moving(PyObject *self, PyObject *args) {
     PyObject *sequence;
     int moving;
@@ -163,6 +174,7 @@ static PyObject *mend_dirs(PyObject *self, PyObject *args) {
 
 PyMethodDef py_meta_places_methods[] = {
     VARARGS("set_table", set_table, "set_table(owners, version)"),
+    {"shards", shards, METH_NOARGS, "The nodes that have partitions by the table, in order."},
     VARARGS("set_moving", set_moving, "set_moving(partitions, moving)"),
     VARARGS("name_partition", name_partition, "name_partition(dir, name)"),
     VARARGS("ino_partition", ino_partition, "ino_partition(ino)"),

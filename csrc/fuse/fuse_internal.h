@@ -4,7 +4,7 @@
  *   fuse_tell_shard.c (what other shards are told), fuse_files.c (the table of open files), fuse_release.c (closing), fuse_opening.c (opening)
  *   fuse_tellers.c (threads that tell the kernel), fuse_forget.c, fuse_suid.c
  *   requests: fuse_attrs.c, fuse_names.c, fuse_list.c, fuse_xattr.c, fuse_closing.c (open, release), fuse_data.c
- *   fuse_reply.c (answers of the poll loop), fuse_peer.c (asking other shards), fuse.c (life, loop, greeting)
+ *   fuse_reply.c (answers of the poll loop), fuse_list_peers.c, fuse_peer.c (asking other shards), fuse.c (life, loop, greeting)
  *
  * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
  * node->lock: with it held nobody waits for another node, for the gate of a file in fsio, or for the poll loop. */
@@ -392,6 +392,9 @@ struct conduit *fuse_splice_from(const struct call *call, int fd, size_t size, u
 bool fuse_splice_give(const struct call *call, struct conduit *conduit); /* false: it was not taken: copy it */
 void fuse_conduits_end(struct amfs_fuse *mount);
 
+/* fuse_list_peers.c */
+bool fuse_list_ask(struct amfs_fuse *mount, const struct amfs_fuse_request *request); /* as peer_meta_begin */
+
 /* fuse_peer.c */
 bool peer_meta_begin(struct amfs_fuse *mount,
                      struct amfs_fuse_request *request); /* it is asked elsewhere, and answered from there, or fuse_slow_again is called */
@@ -431,12 +434,33 @@ struct fuse_listing { /* a directory's entries on their way into an answer */
     uint64_t since; /* as fuse_put_entry */
     char *to;
     size_t used, room;
+    uint64_t *last; /* where the kernel goes on after the last entry; NULL: there is none yet */
 };
 /* `cursor`: where to go on after it. `attr` NULL: not known, or not to be kept. False: no room left. */
 bool fuse_list_add(struct fuse_listing *listing, const char *name, size_t length, uint64_t ino, uint32_t type, uint64_t cursor,
                    const struct meta_attr *attr);
 bool fuse_list_dots(struct fuse_listing *listing, uint64_t dir, uint64_t offset); /* "." and ".." */
 enum { DOTS = 2 }; /* an offset of the kernel is a cursor and these */
+/* Where several nodes have names, a cursor is the place of a shard among them (meta_shards), and a cursor of that shard. */
+enum { LIST_SIDE_BY_SIDE = 8, LISTED_BYTES = 4096 };
+struct fuse_round { /* shards that are asked at the same time for a page of a directory */
+    uint64_t version, inside; /* of the table; where the first of them goes on */
+    size_t place, count, of; /* which they are, of how many */
+    int32_t nodes[LIST_SIDE_BY_SIDE];
+};
+struct fuse_listed { /* what one of them said */
+    int error;
+    bool more;
+    size_t size;
+    uint8_t bytes[LISTED_BYTES]; /* as of meta_list_for */
+};
+enum fuse_page { PAGE_DONE, PAGE_GOES_ON, PAGE_FAILED };
+void fuse_list_round(const struct node *node, uint64_t cursor, struct fuse_round *round);
+bool fuse_list_here(const struct node *node, uint64_t dir, const struct fuse_round *round,
+                    struct fuse_listed *listed); /* false: not this node's shards alone */
+/* Take in what they said. PAGE_GOES_ON: there is nothing in these, but there may be in others, from *cursor on. PAGE_FAILED: one could not say. */
+enum fuse_page fuse_list_take(struct fuse_listing *listing, const struct fuse_round *round, const struct fuse_listed *listed,
+                              uint64_t *cursor);
 
 /* fuse_slow.c, fuse_reply.c */
 struct amfs_fuse_request *fuse_slow_new(const struct call *call, enum amfs_fuse_op op, const char *name, size_t length, const void *value,

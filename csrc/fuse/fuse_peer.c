@@ -141,6 +141,7 @@ bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request)
     struct meta_attr attr;
     int32_t owner;
     if (peer_meta == NULL) return false;
+    if (request->op == FUSE_OP_LIST) return request->direct = fuse_list_ask(mount, request);
     bool reads = (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) == O_RDONLY && (request->flags & O_TRUNC) == 0) ||
                  (request->op == FUSE_OP_ENSURE && !request->wrote);
     request->direct = true;

@@ -287,7 +287,8 @@ int amfs_fuse_reply_bytes(struct amfs_fuse *mount, uint64_t unique, const void *
 int amfs_fuse_reply_dir(struct amfs_fuse *mount, uint64_t unique, const struct amfs_fuse_entry *entries, size_t count) {
     struct amfs_fuse_request *request = fuse_slow_claim(mount, unique);
     if (request == NULL) return ENOENT;
-    struct fuse_listing listing = {mount, request->ino, request->opcode == WIRE_READDIRPLUS, request->noticed, NULL, 0, request->room};
+    struct fuse_listing listing = {mount,         request->ino, request->opcode == WIRE_READDIRPLUS, request->noticed, NULL, 0,
+                                   request->room, NULL};
     listing.to = malloc(listing.room + 1);
     if (listing.to == NULL) {
         finish(mount, request, ENOMEM, NULL, 0);

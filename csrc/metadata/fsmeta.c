@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct meta *meta_new(int32_t node) {
     struct meta *meta = calloc(1, sizeof *meta);
@@ -100,6 +101,7 @@ void meta_free(struct meta *meta) {
     fsmeta_slabs_free(&meta->slabs);
     free(meta->small);
     free_places(meta);
+    free(meta->shards);
     free(meta->spread.answers);
     pthread_mutex_destroy(&meta->spread_lock);
     pthread_mutex_destroy(&meta->lock);
@@ -107,6 +109,25 @@ void meta_free(struct meta *meta) {
 }
 
 /* ── places ── */
+
+/* The owners, each once, in order, and how many that are. NULL: no memory. */
+static int32_t *in_order(const int32_t *owners, size_t partitions, size_t *count) {
+    int32_t *nodes = malloc(partitions * sizeof *nodes);
+    *count = 0;
+    for (size_t i = 0; nodes != NULL && i < partitions; i++) {
+        size_t low = 0, high = *count;
+        while (low < high) {
+            size_t middle = (low + high) / 2;
+            if (nodes[middle] < owners[i]) low = middle + 1;
+            else high = middle;
+        }
+        if (low < *count && nodes[low] == owners[i]) continue;
+        memmove(nodes + low + 1, nodes + low, (*count - low) * sizeof *nodes);
+        nodes[low] = owners[i];
+        ++*count;
+    }
+    return nodes;
+}
 
 int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, uint64_t version) {
     if (partitions == 0 || partitions >= (size_t)1 << 16) return EINVAL;
@@ -119,6 +140,12 @@ int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, 
         if (error != 0) return leave(meta, error);
         if (!make_places(meta, partitions)) return leave(meta, ENOMEM);
     }
+    size_t count;
+    int32_t *shards = in_order(owners, partitions, &count);
+    if (shards == NULL) return leave(meta, ENOMEM);
+    free(meta->shards);
+    meta->shards = shards;
+    meta->shard_count = count;
     if (meta->version != version) meta->telling = false; /* until meta_set_backups has been told what follows from it */
     meta->version = version;
     meta->mine_count = 0;
@@ -129,6 +156,15 @@ int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, 
         meta->mine_count += owners[i] == meta->node;
     }
     return leave(meta, 0);
+}
+
+size_t meta_shards(struct meta *meta, size_t from, int32_t *nodes, size_t room, uint64_t *version) {
+    enter(meta);
+    size_t count = meta->shard_count;
+    for (size_t i = from; i < count && i - from < room; i++) nodes[i - from] = meta->shards[i];
+    *version = meta->version;
+    pthread_mutex_unlock(&meta->lock);
+    return count;
 }
 
 /* ── counting and checking ── */

@@ -66,6 +66,8 @@ void meta_free(struct meta *meta);
 /* The first call makes the root. EINVAL: another number of partitions than before; ESTALE: an older version. Numbers of partitions that
  * come here begin at a serial of the table's version, so that those which a dead node gave out are not given out again. */
 int meta_set_table(struct meta *meta, const int32_t *owners, size_t partitions, uint64_t version);
+/* The nodes that have partitions by the table, in order of their numbers: `room` of them from the place `from` on. Returns how many there are in all. */
+size_t meta_shards(struct meta *meta, size_t from, int32_t *nodes, size_t room, uint64_t *version);
 /* Partitions that are on their way to or from here: functions answer META_NOT_MINE for what lies in them. */
 int meta_set_moving(struct meta *meta, const uint32_t *partitions, size_t count, bool moving);
 uint32_t meta_name_partition(const struct meta *meta, uint64_t dir, const char *name, size_t length);
@@ -249,6 +251,11 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
 int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
                      struct meta_attr *out);
 int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker);
+/* Entries of a directory that are here, as meta_list has them, in `room` bytes: of each u64 inode, u64 cursor, u8 type (S_IFMT bits >> 12), u8 bytes of the
+ * name, the name. *more: there are further ones. META_NOT_MINE: the table has another version than the asker's, or partitions are on their way to or from
+ * here: an entry could be on its way from a shard that was not asked yet to one that was. */
+enum { META_LISTED_HEAD = 18 };
+int meta_list_for(struct meta *meta, uint64_t dir, uint64_t version, uint64_t cursor, uint8_t *to, size_t room, size_t *size, bool *more);
 
 /* ── asking others directly ──
  * What says that something is old may overtake an answer that was given before. So: a moment is taken before the question is sent, and the answer is

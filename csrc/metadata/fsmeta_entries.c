@@ -1,6 +1,8 @@
 /* The metadata shard: calls about names (the entry is fsmeta_entry.c). Those of files stand on fsmeta_inodes.c. */
 #include "fsmeta_internal.h"
 
+#include "common/bytes.h"
+
 #include <errno.h>
 #include <linux/fs.h>
 #include <string.h>
@@ -79,20 +81,67 @@ int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length
     return leave(meta, error);
 }
 
-int meta_list(struct meta *meta, uint64_t dir, uint64_t cursor,
-              bool (*each)(void *context, const struct meta_entry *entry, const struct meta_attr *attr), void *context) {
-    struct meta_attr attr;
-    node_set *watchers;
-    enter(meta);
+/* With the lock held. */
+static void list_entries(const struct meta *meta, uint64_t dir, uint64_t cursor, bool (*each)(void *context, const struct entry *entry),
+                         void *context) {
     const struct shelf *shelf = fsmeta_find_shelf(meta, dir);
     bool more = shelf != NULL;
     for (size_t i = more ? fsmeta_slot_after(shelf, cursor) : 0; more && i < shelf->used; i++) {
         const struct entry *entry = shelf->slots[i].entry;
         /* While a partition moves it is in two places: the table says which of them lists it. */
         if (entry == NULL || !fsmeta_owned_by_table(meta, fsmeta_partition_of_key(meta, entry->link.key))) continue;
-        struct meta_entry shown = {entry->ino, entry->cursor, entry->type, entry->length, entry->name};
-        more = each(context, &shown, fsmeta_attr_of(meta, entry->ino, &attr, &watchers) ? &attr : NULL);
+        more = each(context, entry);
     }
+}
+
+struct showing {
+    struct meta *meta;
+    bool (*each)(void *context, const struct meta_entry *entry, const struct meta_attr *attr);
+    void *context;
+};
+
+static bool show(void *context, const struct entry *entry) {
+    const struct showing *showing = context;
+    struct meta_attr attr;
+    node_set *watchers;
+    struct meta_entry shown = {entry->ino, entry->cursor, entry->type, entry->length, entry->name};
+    return showing->each(showing->context, &shown, fsmeta_attr_of(showing->meta, entry->ino, &attr, &watchers) ? &attr : NULL);
+}
+
+int meta_list(struct meta *meta, uint64_t dir, uint64_t cursor,
+              bool (*each)(void *context, const struct meta_entry *entry, const struct meta_attr *attr), void *context) {
+    enter(meta);
+    list_entries(meta, dir, cursor, show, &(struct showing){meta, each, context});
+    return leave(meta, 0);
+}
+
+struct packing {
+    uint8_t *to;
+    size_t room, size;
+    bool more;
+};
+
+static bool pack(void *context, const struct entry *entry) {
+    struct packing *packing = context;
+    packing->more = packing->room - packing->size < META_LISTED_HEAD + (size_t)entry->length;
+    if (packing->more) return false;
+    uint8_t *at = packing->to + packing->size;
+    put_le(at, entry->ino, 8);
+    put_le(at + 8, entry->cursor, 8);
+    put_le(at + 16, entry->type >> 12, 1);
+    put_le(at + 17, entry->length, 1);
+    memcpy(at + META_LISTED_HEAD, entry->name, entry->length);
+    packing->size += META_LISTED_HEAD + entry->length;
+    return true;
+}
+
+int meta_list_for(struct meta *meta, uint64_t dir, uint64_t version, uint64_t cursor, uint8_t *to, size_t room, size_t *size, bool *more) {
+    struct packing packing = {.to = to, .room = room};
+    enter(meta);
+    if (atomic_load(&meta->partitions) == 0 || meta->version != version || meta->moving_count > 0) return leave(meta, META_NOT_MINE);
+    list_entries(meta, dir, cursor, pack, &packing);
+    *size = packing.size;
+    *more = packing.more;
     return leave(meta, 0);
 }
 

@@ -211,6 +211,8 @@ struct meta {
     uint64_t ticket;          /* of the last change that is told */
     size_t moving_count, mine_count;
     uint64_t version, last_cursor;
+    int32_t *shards; /* nodes that have partitions by the table, in order */
+    size_t shard_count;
     struct slabs slabs;
     struct table *entries, *inodes; /* one for each partition, so that one can go without a look at the others; made when first needed */
     struct table shelves, copies, dirs, dir_names, locks, uses;

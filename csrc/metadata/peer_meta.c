@@ -121,6 +121,15 @@ static int content(struct peer_meta *peer_meta, const struct peer_meta_question 
     return fsio_small_get(peer_meta->io, q->ino, reply->bytes, reply->count) == 0 ? 0 : META_BUSY;
 }
 
+static int list(struct peer_meta *peer_meta, const struct peer_meta_question *q, struct reply *reply) {
+    bool more;
+    if (q->value_length != PEER_META_CURSOR_BYTES) return EINVAL;
+    uint64_t cursor = get_le(q->value, PEER_META_CURSOR_BYTES), version = (uint64_t)q->now;
+    int error = meta_list_for(peer_meta->meta, q->ino, version, cursor, reply->bytes, PEER_META_BYTES_MAX, &reply->count, &more);
+    if (error == 0 && more) reply->flags |= PEER_META_MORE;
+    return error;
+}
+
 static bool changes(enum peer_meta_op op) {
     switch (op) {
     case PEER_META_CREATE:
@@ -149,6 +158,7 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_READLINK: return meta_readlink(peer_meta->meta, q->ino, (char *)reply->bytes, PEER_META_BYTES_MAX, &reply->count);
     case PEER_META_GET_XATTR: return get_xattr(peer_meta, q, reply);
     case PEER_META_CONTENT: return content(peer_meta, q, reply);
+    case PEER_META_LIST: return list(peer_meta, q, reply);
     case PEER_META_HOLD: return q->attr == NULL ? EINVAL : meta_hold_small_for(peer_meta->meta, q->ino, node, q->attr);
     case PEER_META_SPREAD: return peer_meta_take_spread(peer_meta, q, reply->bytes, &reply->count);
     case PEER_META_RESERVE: return peer_meta_reserve(peer_meta, node, q, reply->bytes, &reply->count);

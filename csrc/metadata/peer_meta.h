@@ -30,6 +30,7 @@ enum peer_meta_op {
     PEER_META_SPREAD, /* ino: number of the spread, value: u32 manager, changes (fsmeta_spread.c); answers an i64 for each, as bytes */
     PEER_META_RESERVE, /* ino: directory, name, now: number of this question; by the manager; answers u64, the number, as bytes */
     PEER_META_STRIKE, /* likewise; value: u64 the number of the directory of that name */
+    PEER_META_LIST, /* ino: directory, now: the asker's version of the table, value: u64 cursor; answers entries (meta_list_for) as bytes; PEER_META_MORE */
     PEER_META_OPS,
 };
 
@@ -40,7 +41,8 @@ enum {
     PEER_META_USED = 8,
     PEER_META_HEARD = 16,
     PEER_META_BATCH = 32,
-    PEER_META_SMALL = 64
+    PEER_META_SMALL = 64,
+    PEER_META_MORE = 128
 };
 
 struct peer_meta_question {
@@ -65,7 +67,7 @@ struct peer_meta_answer {
     size_t count;
 };
 
-enum { PEER_META_MASK_BYTES = 4 };
+enum { PEER_META_MASK_BYTES = 4, PEER_META_CURSOR_BYTES = 8 };
 enum { PEER_META_LOST = -1 }; /* the connection ended, or the asker: nobody knows whether it was done */
 
 /* A question under way; part of something of the asker's. */

@@ -55,7 +55,8 @@ bool peer_meta_bytes_come(enum peer_meta_op op) {
     case PEER_META_CONTENT:
     case PEER_META_BACKUP:
     case PEER_META_SPREAD:
-    case PEER_META_RESERVE: return true;
+    case PEER_META_RESERVE:
+    case PEER_META_LIST: return true;
     default: return false;
     }
 }

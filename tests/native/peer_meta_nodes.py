@@ -8,12 +8,14 @@ import select
 import socket
 import stat
 import struct
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from data_handshake import KEY, connect, exactly
+from data_handshake import KEY, accept, connect, exactly
 
 from amfs._native import Fuse, Io, Meta
 from amfs.vocabulary.attr import META_SET_ATIME, META_SET_MODE, META_SET_MTIME, Attr
@@ -222,3 +224,49 @@ def connected(kernel: Kernel, node: Node, name: bytes) -> None:
                 break
             assert time.monotonic() < end
         assert kernel.wait(unique)[0] == errno.ENOENT
+
+
+class Liar:
+    """A peer that lets everybody in and then does as it is told."""
+
+    def __init__(self, act: Callable[[socket.socket], None], asked_for_bytes: threading.Event) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.socket.getsockname()[1]
+        self.act, self.asked_for_bytes = act, asked_for_bytes
+        self.held: list[socket.socket] = []
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        with suppress(OSError):  # the end
+            while True:
+                line, _ = self.socket.accept()
+                self.held.append(line)
+                if accept(line) == LANE:
+                    self.act(line)
+                else:
+                    self.asked_for_bytes.set()
+
+    def close(self) -> None:
+        for each in [self.socket, *self.held]:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # wakes the thread, which close does not
+        self.thread.join(GUARD_S)
+        for each in [self.socket, *self.held]:
+            each.close()
+
+
+@contextmanager
+def lied_to(
+    top: Path, act: Callable[[socket.socket], None], stall_ms: int, asked_for_bytes: threading.Event | None = None
+) -> Iterator[Cluster]:
+    """Nodes of which the first takes a liar for node 1. ``asked_for_bytes`` is set when it was asked for bytes of a file: the asking
+    thread holds the gate of the file then."""
+    cluster = Cluster(top, stall_ms=stall_ms)
+    liar = Liar(act, asked_for_bytes or threading.Event())
+    try:
+        cluster.nodes[0].io.set_peer(1, "127.0.0.1", liar.port)
+        yield cluster
+    finally:
+        liar.close()
+        cluster.stop()

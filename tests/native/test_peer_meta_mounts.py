@@ -10,13 +10,11 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from data_handshake import accept
-from peer_meta_nodes import ANSWER, GUARD_S, HAS_ATTR, LANE, PARTITIONS, ROOT, Cluster, Kernel, connected, record
+from peer_meta_nodes import ANSWER, GUARD_S, HAS_ATTR, PARTITIONS, ROOT, Cluster, Kernel, connected, lied_to, record
 from waiting import until
 
 from amfs.vocabulary.attr import LOST, META_SET_MODE, Attr
@@ -141,52 +139,6 @@ def test_attributes_are_set_without_the_poll_loop(cluster: Cluster) -> None:
     assert (error, struct.unpack_from("<I", data, 16 + 60)[0] & 0o777) == (0, 0o600)
     assert there.meta.getattr(ino, 1)[1] & 0o777 == 0o600
     assert not [op for op in kernel.asked() if op != "touched"]
-
-
-class Liar:
-    """A peer that lets everybody in and then does as it is told."""
-
-    def __init__(self, act: Callable[[socket.socket], None], asked_for_bytes: threading.Event) -> None:
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self.socket.getsockname()[1]
-        self.act, self.asked_for_bytes = act, asked_for_bytes
-        self.held: list[socket.socket] = []
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        with suppress(OSError):  # the end
-            while True:
-                line, _ = self.socket.accept()
-                self.held.append(line)
-                if accept(line) == LANE:
-                    self.act(line)
-                else:
-                    self.asked_for_bytes.set()
-
-    def close(self) -> None:
-        for each in [self.socket, *self.held]:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)  # wakes the thread, which close does not
-        self.thread.join(GUARD_S)
-        for each in [self.socket, *self.held]:
-            each.close()
-
-
-@contextmanager
-def lied_to(
-    top: Path, act: Callable[[socket.socket], None], stall_ms: int, asked_for_bytes: threading.Event | None = None
-) -> Iterator[Cluster]:
-    """Nodes of which the first takes a liar for node 1. ``asked_for_bytes`` is set when it was asked for bytes of a file: the asking
-    thread holds the gate of the file then."""
-    cluster = Cluster(top, stall_ms=stall_ms)
-    liar = Liar(act, asked_for_bytes or threading.Event())
-    try:
-        cluster.nodes[0].io.set_peer(1, "127.0.0.1", liar.port)
-        yield cluster
-    finally:
-        liar.close()
-        cluster.stop()
 
 
 def _garbage(line: socket.socket) -> None:

@@ -47,6 +47,10 @@ def read(path: str) -> None:
         assert len(file.read(4096)) == 1024
 
 
+def list_directory(path: str) -> None:
+    assert len(os.listdir(os.path.dirname(path))) == FILES
+
+
 def set_times(path: str) -> None:
     os.utime(path, (1, 1))
 
@@ -65,6 +69,7 @@ CALLS: dict[str, Callable[[str], object]] = {
     "write 1 KiB": write,
     "stat": os.stat,
     "read 1 KiB": read,
+    "list directory": list_directory,
     "set times": set_times,
     "rename": rename,
     "remove renamed": unlink_renamed,

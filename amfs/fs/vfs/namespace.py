@@ -155,7 +155,7 @@ class Namespace:
             yield Sleep(PAUSE_LAST_S)
 
     def _gather(self, dir: int, cursor: int, limit: int) -> Operation[Names]:
-        order, version = sorted(self._members.live), self._members.version
+        order, version = self._meta.shards(), self._members.version
         place, inside = cursor >> _CURSOR_BITS, cursor & ((1 << _CURSOR_BITS) - 1)
         page: list[Listed] = []
         lost = False
