@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import struct
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -26,6 +27,7 @@ _FRAMES_PER_TURN = 1000  # received from one socket before the loop gets its tur
 _HIGH_WATER = 2000  # frames in a socket; a link's window and its resends stay below
 _READABLE = (int(zmq.POLLIN), int(zmq.POLLIN | zmq.POLLOUT))
 _MONITOR_EVENT = struct.Struct("=HI")  # event, value: read here because zmq.utils.monitor imports asyncio, a tenth of a node's start
+_END_S = 1.0  # what was sent last leaves in less
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
 
@@ -337,7 +339,10 @@ class Sockets:
             # A moment for what the I/O thread has in hand, if somebody is there: a lone DEALER would wait for its peer in vain.
             is_router = socket.get(zmq.TYPE) == zmq.ROUTER
             socket.close(100 if is_router or id(socket) in sockets else 0)
-        self._context.term()
+        # A signal may have ended the making of a socket, which nobody has then: the context waits for it for ever.
+        ending = threading.Thread(target=self._context.destroy, args=(0,), daemon=True)
+        ending.start()
+        ending.join(_END_S)
         self._epoll.close()
         for path in self._bound_files:
             try:

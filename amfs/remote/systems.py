@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
+from amfs.remote import web_pages
 from amfs.remote.place import SILENT_S, TRUST, Found, Kind, RemoteError, Told, put_piece
 from amfs.remote.settings import certificates
 
@@ -116,7 +117,7 @@ class System:
         while waiting:
             directory = waiting.pop()
             try:
-                entries = self._system.ls(directory, detail=True)
+                entries = self._named(directory) if self._web else self._system.ls(directory, detail=True)
             except FileNotFoundError:  # removed meanwhile
                 continue
             for facts in entries:
@@ -128,6 +129,11 @@ class System:
                     waiting.append(path)
                 else:
                     yield path, facts
+
+    def _named(self, directory: str) -> Sequence[Mapping[str, str]]:
+        page = self._system.cat_file(directory)
+        urls = web_pages.entries(page, directory.rstrip("/") + "/")
+        return [{"name": url, "type": "directory" if url.endswith("/") else "file"} for url in urls]
 
     def is_directory(self, key: str) -> bool:
         return key.endswith("/") or bool(self._do(key, lambda: self._system.isdir(key)))

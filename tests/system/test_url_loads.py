@@ -143,6 +143,17 @@ def fetched(url: str, place: Path, told: objects.Told = lambda count: None) -> b
     return (place / "fetched").read_bytes()
 
 
+def test_a_directory_of_a_web_server_comes_whole(web: Web, files: Files) -> None:
+    """Names that begin as a URL does among them: fsspec leaves these out."""
+    names = ["httpd.conf", "http:", "https.log", "a b", "50%", "x?y=1", "a&b", "é", "sub/http.txt"]
+    for name in names:
+        (web.root / "named" / name).parent.mkdir(parents=True, exist_ok=True)
+        (web.root / "named" / name).write_text(name)
+    assert amfs("load", f"{web.url}/named/", "amfs:/named").returncode == 0
+    assert {*files.listdir("/named")} == {name.partition("/")[0] for name in names}
+    assert files.listdir("/named/sub") == ["http.txt"]
+
+
 def test_a_large_object_comes_in_ranges(web: Web, tmp_path: Path) -> None:
     content = os.urandom(1 << 20) * 65 + b"end"
     (web.root / "large").write_bytes(content)
