@@ -13,7 +13,7 @@ import re
 
 import msgspec
 
-PROTOCOL_VERSION = 11
+PROTOCOL_VERSION = 12
 
 #: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
