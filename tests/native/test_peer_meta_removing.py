@@ -7,7 +7,6 @@ import select
 import socket
 import stat
 import struct
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
