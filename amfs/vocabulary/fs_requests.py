@@ -260,6 +260,15 @@ class Secure(Request[None], frozen=True):
     ino: int
 
 
+class Unnamed(Request[None], frozen=True):
+    """A mount has unlinked a name, or had another node do so; the record of the file, which is on another node than the name was, still
+    counts it."""
+
+    dir: int
+    name: bytes
+    ino: int
+
+
 class Touched(Request[None], frozen=True):
     """A mount has changed entries of a directory."""
 
@@ -514,7 +523,7 @@ class MoveUrls(Request[UrlsMoved], frozen=True):
 
 AnyRequest = (
     Lookup | Getattr | Readlink | List | Create | Mknod | Symlink | Mkdir | Link | Unlink | Rmdir | Rename | Setattr
-    | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Secure | Touched
+    | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Secure | Unnamed | Touched
     | Walk | ListPath | MkdirPath | RmdirPath | UnlinkPath | RenamePath | LinkPath | SymlinkPath | ReadlinkPath | SetattrPath
     | GetXattrPath | SetXattrPath | ListXattrPath | RemoveXattrPath | SetRank | GetRank | Locate | Df | Du
     | OpenPath | Read | Seek | Write | Truncate | Flush | Stat | Close | Export | Scratch | Adopt

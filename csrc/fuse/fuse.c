@@ -385,6 +385,7 @@ void amfs_fuse_stop(struct amfs_fuse *mount) {
     fuse_work_end(mount);
     struct peer_meta *peer_meta = mount->node == NULL ? NULL : peer_meta_of(mount->node->io);
     if (peer_meta != NULL) peer_meta_let_go_held(peer_meta, mount);
+    if (peer_meta != NULL) peer_meta_end(mount); /* what was held may have led to a question */
     if (mount->node != NULL) fuse_inodes_end(mount);
     if (mount->node != NULL) fuse_files_end(mount);
     fuse_slow_end(mount);

@@ -49,6 +49,7 @@ enum amfs_fuse_op {
     FUSE_OP_REMOVE_XATTR,
     FUSE_OP_ENSURE,
     FUSE_OP_SECURE,  /* what was written is to survive: answered when as many nodes have it as shall */
+    FUSE_OP_UNNAMED, /* the name in directory `ino` has gone; the record of its file, `other`, which is on another node, is to count a link less */
     FUSE_OP_CLOSED, /* no answer: the last writing handle here (wrote), the last handle of any kind (last), or one that was both, was closed */
     FUSE_OP_TOUCHED, /* no answer: entries of directory `ino` changed here, its times are kept elsewhere or watched */
 };
@@ -64,7 +65,7 @@ struct amfs_fuse_request {
     uint32_t opcode; /* the kernel's */
     uint32_t uid, gid, pid;
     uint8_t edition; /* private: fuse_inodes.c */
-    uint64_t ino, other; /* inode, or the directory of the name; rename: the other directory; link: the directory */
+    uint64_t ino, other; /* inode, or the directory of the name; rename: the other directory; link: the directory; unnamed: the file */
     uint32_t mode, rdev, flags; /* flags: of open, rename, xattr; setattr: the mask; list: the limit */
     uint64_t cursor, room; /* room: bytes that the answer may take */
     bool wrote, last, has_attr;

@@ -4,7 +4,8 @@
  *   fuse_tell_shard.c (what other shards are told), fuse_files.c (the table of open files), fuse_release.c (closing), fuse_opening.c (opening)
  *   fuse_tellers.c (threads that tell the kernel), fuse_forget.c, fuse_suid.c
  *   requests: fuse_attrs.c, fuse_names.c, fuse_list.c, fuse_xattr.c, fuse_closing.c (open, release), fuse_data.c
- *   fuse_reply.c (answers of the poll loop), fuse_list_peers.c, fuse_peer.c (asking other shards), fuse.c (life, loop, greeting)
+ *   fuse_reply.c (answers of the poll loop), fuse_list_peers.c, fuse_uncount.c (names whose record is on another node), fuse_peer.c (asking other shards),
+ *   fuse.c (life, loop, greeting)
  *
  * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
  * node->lock: with it held nobody waits for another node, for the gate of a file in fsio, or for the poll loop. */
@@ -405,6 +406,22 @@ void peer_meta_mounts_begin(struct node *node); /* the first mount of a node com
 void peer_meta_mounts_end(struct node *node);
 void peer_meta_end(struct amfs_fuse *mount); /* nothing is asked for it any more */
 
+/* fuse_uncount.c */
+struct fuse_unnamed { /* a name that has gone, or is about to, and the file that it was of */
+    uint64_t dir, ino;
+    const char *name;
+    size_t length;
+};
+/* A request to unlink a name that is here: if its record is on another node the name goes, and that node is asked to count a link less. False: the poll loop is to
+ * do what is left of the request, which says what that is. */
+bool fuse_unname_here(struct amfs_fuse *mount, struct amfs_fuse_request *request);
+void fuse_uncount(struct amfs_fuse *mount, uint64_t unique,
+                  const struct fuse_unnamed *what); /* the name has gone: the request is answered in any case */
+/* A shard has answered that it counts a link less: answer the request. `flags`: PEER_META_GONE, PEER_META_USED. */
+void fuse_unlinked(struct amfs_fuse *mount, uint64_t unique, uint64_t dir, uint64_t ino, unsigned flags);
+unsigned fuse_perhaps_used(
+    const struct node *node); /* PEER_META_USED, or 0: no mount of the node can have it open without having said so */
+
 /* fuse_small.c */
 /* The content of a small file has come from another node: it is here from now on, and its shard is told. False: it is not to be gone by, or what lies here
  * already may be old, and on its way out. */
@@ -475,6 +492,9 @@ void fuse_touch(struct amfs_fuse *mount, uint64_t dir); /* entries of a director
 /* Open, to read it, a file whose content this node has by now. False: it is not so, and the request still waits. */
 bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique);
 void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
+struct fuse_unnamed;
+void fuse_slow_uncount(struct amfs_fuse *mount, uint64_t unique,
+                       const struct fuse_unnamed *what); /* the poll loop is to do what is left of unlinking it */
 void fuse_slow_end(struct amfs_fuse *mount);
 bool fuse_slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
 

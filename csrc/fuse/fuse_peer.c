@@ -50,11 +50,6 @@ static bool read_making(const struct node *node, const struct amfs_fuse_request 
     return whole;
 }
 
-static bool kernels_open_unseen(void *context) {
-    const struct node *node = context;
-    return atomic_load_explicit(&node->unseen, memory_order_relaxed);
-}
-
 /* The question that stands for a request, and whom to ask. False: there is none. */
 static bool put_question(struct node *node, const struct amfs_fuse_request *request, struct peer_meta_question *question,
                          struct meta_attr *attr, int32_t *owner) {
@@ -64,7 +59,7 @@ static bool put_question(struct node *node, const struct amfs_fuse_request *requ
     case FUSE_OP_LOOKUP: question->op = PEER_META_LOOKUP; break;
     case FUSE_OP_UNLINK:
         question->op = PEER_META_UNLINK;
-        if (atomic_load_explicit(&node->copied, memory_order_relaxed) > 0 || kernels_open_unseen(node)) question->flags = PEER_META_USED;
+        question->flags = fuse_perhaps_used(node);
         break;
     case FUSE_OP_CREATE:
     case FUSE_OP_MKNOD:
@@ -147,6 +142,8 @@ bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request)
     request->direct = true;
     if (reads && request->again == 0 && ask_content(mount, request->unique, request->ino, request->op)) return true;
     request->direct = false;
+    if (request->op == FUSE_OP_UNLINK && owner_of_name(node, request->ino, request->name, request->name_length) == node->id)
+        return fuse_unname_here(mount, request);
     if (!put_question(node, request, &question, &attr, &owner)) return false;
     struct fuse_asking *asking = malloc(sizeof *asking + request->name_length);
     if (asking == NULL) return false;
@@ -280,15 +277,9 @@ static bool changed(const struct fuse_asking *asking, const struct peer_meta_ans
 }
 
 static bool unlinked(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
-    struct amfs_fuse *mount = asking->mount;
-    struct node *node = mount->node;
-    bool replica;
-    meta_uncache(node->meta, answer->attr.ino, &replica);
-    fuse_touch(mount, asking->ino);
-    amfs_fuse_reply_error(mount, asking->unique, 0);
-    if ((answer->flags & PEER_META_GONE) != 0) fsio_part_delete(node->io, answer->attr.ino);
-    if ((answer->flags & PEER_META_USED) != 0 && !amfs_fuse_keep(mount, answer->attr.ino)) fuse_slow_unused(mount, answer->attr.ino);
-    fuse_notify_others(mount, answer->attr.ino, false);
+    struct fuse_unnamed what = {asking->ino, answer->attr.ino, asking->name, asking->name_length};
+    if ((answer->flags & PEER_META_ELSEWHERE) != 0) fuse_uncount(asking->mount, asking->unique, &what);
+    else fuse_unlinked(asking->mount, asking->unique, what.dir, what.ino, answer->flags);
     return true;
 }
 
@@ -334,6 +325,11 @@ static void answered(struct peer_meta_call *call, const struct peer_meta_answer 
 }
 
 /* ── what others change here ── */
+
+static bool kernels_open_unseen(void *context) {
+    const struct node *node = context;
+    return atomic_load_explicit(&node->unseen, memory_order_relaxed);
+}
 
 static bool kernels_know(void *context, uint64_t ino) {
     struct node *node = context;

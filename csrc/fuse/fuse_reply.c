@@ -24,6 +24,7 @@ static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request 
     case FUSE_OP_MKDIR:
     case FUSE_OP_SYMLINK:
     case FUSE_OP_UNLINK:
+    case FUSE_OP_UNNAMED:
     case FUSE_OP_RMDIR:
         fuse_notify_others(mount, request->ino, false);
         fuse_notify_others_entry(mount, request->ino, request->name, request->name_length);

@@ -30,6 +30,7 @@ const char *amfs_fuse_op_name(enum amfs_fuse_op op) {
         [FUSE_OP_REMOVE_XATTR] = "remove_xattr",
         [FUSE_OP_ENSURE] = "ensure",
         [FUSE_OP_SECURE] = "secure",
+        [FUSE_OP_UNNAMED] = "unnamed",
         [FUSE_OP_CLOSED] = "closed",
         [FUSE_OP_TOUCHED] = "touched",
     };
@@ -137,6 +138,31 @@ static void tell(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     pthread_mutex_unlock(&mount->slow_lock);
     if (known) amfs_fuse_request_free(request);
     if (first) fuse_wake_loop(mount);
+}
+
+/* It is done even if nobody waits any more: else the record would count a name too many for ever. */
+void fuse_slow_uncount(struct amfs_fuse *mount, uint64_t unique, const struct fuse_unnamed *what) {
+    pthread_mutex_lock(&mount->slow_lock);
+    struct amfs_fuse_request *request = *fuse_slow_pending_at(mount, unique);
+    bool first = mount->queue == NULL, waits = request != NULL;
+    if (waits) {
+        request->op = FUSE_OP_UNNAMED;
+        request->other = what->ino;
+        request->direct = false;
+        append(mount, request);
+    }
+    pthread_mutex_unlock(&mount->slow_lock);
+    if (waits) {
+        atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
+        if (first) fuse_wake_loop(mount);
+        return;
+    }
+    request = make(FUSE_OP_UNNAMED, what->name, what->length, NULL, 0);
+    if (request != NULL) {
+        request->ino = what->dir;
+        request->other = what->ino;
+    }
+    tell(mount, request);
 }
 
 void fuse_slow_touched(struct amfs_fuse *mount, uint64_t dir) {

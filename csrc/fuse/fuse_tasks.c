@@ -60,6 +60,7 @@ void fuse_tasks_done(struct amfs_fuse *mount, const struct amfs_fuse_request *r,
     case FUSE_OP_MKDIR: amfs_attempt_made(r->attempt, AMFS_MADE_DIRECTORY, r->ino, r->name, r->name_length, attr->ino); break;
     case FUSE_OP_LINK: amfs_attempt_made(r->attempt, AMFS_MADE_LINK, r->other, r->name, r->name_length, attr->ino); break;
     case FUSE_OP_UNLINK:
+    case FUSE_OP_UNNAMED:
     case FUSE_OP_RMDIR: amfs_attempt_removed(r->attempt, r->ino, r->name, r->name_length); break;
     case FUSE_OP_RENAME:
         amfs_attempt_renamed(r->attempt, r->ino, r->name, r->name_length, r->other, r->value, r->value_length,

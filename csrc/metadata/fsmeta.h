@@ -245,6 +245,11 @@ int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker,
 /* `used`: the asker has opened copies without saying so, perhaps this one. */
 int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, bool used,
                     struct meta_attr *left, struct meta_unlinked *how);
+/* The name alone, of a file whose record is on another node, which then counts a link less by the second of these. META_NOT_MINE: the name is not here, or
+ * the record is. ENOENT of the second: there is no such record; it may have been lost with a node. */
+int meta_unname_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type);
+int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, struct meta_attr *left,
+                     struct meta_unlinked *how);
 /* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. */
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out);
 /* Of a file. What META_SET_DIRECTLY names alone; times that the asker has given to its copy already. */

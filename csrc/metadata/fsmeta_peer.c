@@ -38,6 +38,26 @@ int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_at
     return leave(meta, error);
 }
 
+/* Does the record concern nobody but us when it counts a link less? */
+static bool counts_for_us(const struct meta *meta, const struct inode *inode, int32_t asker) {
+    bool ours = only_us(meta, inode->watchers, asker) && only_us(meta, inode->holders, asker) &&
+                (inode->writer < 0 || inode->writer == meta->node || inode->writer == asker);
+    return ours && (inode->layout != META_STRIPED || inode->nlink > 1);
+}
+
+/* One of its names has gone. The asker is a user of it already, if it may be. */
+static void count_down(struct meta *meta, struct inode *inode, int64_t now, int32_t asker, struct meta_attr *left,
+                       struct meta_unlinked *how) {
+    fsmeta_tell_all(meta, NULL, &inode->watchers, asker);
+    if (inode->nlink > 0) inode->nlink--;
+    inode->ctime = now;
+    fsmeta_log_inode(meta, inode);
+    fsmeta_inode_attr(inode, left);
+    how->here = fsmeta_set_has(inode->holders, meta->node);
+    how->there = fsmeta_set_has(inode->holders, asker);
+    how->gone = fsmeta_delete_if_gone(meta, inode);
+}
+
 int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, bool used,
                     struct meta_attr *left, struct meta_unlinked *how) {
     if (length > META_NAME_MAX) return ENAMETOOLONG;
@@ -48,21 +68,47 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
     enter(meta);
     int error = fsmeta_find_to_unlink(meta, key, dir, name, length, &entry, &inode);
     if (error != 0) return leave(meta, error);
-    bool ours = inode != NULL && only_us(meta, entry->watchers, asker) && only_us(meta, inode->watchers, asker) &&
-                only_us(meta, inode->holders, asker) && (inode->writer < 0 || inode->writer == meta->node || inode->writer == asker);
-    if (!ours || (inode->layout == META_STRIPED && inode->nlink <= 1)) return leave(meta, META_BUSY);
+    if (inode == NULL || !only_us(meta, entry->watchers, asker) || !counts_for_us(meta, inode, asker)) return leave(meta, META_BUSY);
     how->used = used && inode->nlink <= 1;
     if (how->used && fsmeta_set_add(&inode->users, asker) != 0) return leave(meta, ENOMEM);
     fsmeta_set_clear(&entry->watchers);
     fsmeta_delete_entry(meta, entry);
-    fsmeta_tell_all(meta, NULL, &inode->watchers, asker);
-    if (inode->nlink > 0) inode->nlink--;
-    inode->ctime = now;
-    fsmeta_log_inode(meta, inode);
-    fsmeta_inode_attr(inode, left);
-    how->here = fsmeta_set_has(inode->holders, meta->node);
-    how->there = fsmeta_set_has(inode->holders, asker);
-    how->gone = fsmeta_delete_if_gone(meta, inode);
+    count_down(meta, inode, now, asker, left, how);
+    return leave(meta, 0);
+}
+
+/* ── unlinking a name whose record is on another node: first the name, then a link less ── */
+
+int meta_unname_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type) {
+    if (length > META_NAME_MAX) return ENAMETOOLONG;
+    uint64_t key = fsmeta_name_key(dir, name, length);
+    struct entry *entry;
+    struct inode *inode;
+    enter(meta);
+    int error = fsmeta_find_to_unlink(meta, key, dir, name, length, &entry, &inode);
+    if (error != META_NOT_MINE) return leave(meta, error == 0 ? META_BUSY : error);
+    /* The name is not here, or the record is, or either is on its way. */
+    bool here = fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key));
+    if (!here || fsmeta_owned_by_table(meta, fsmeta_partition_of_ino(meta, entry->ino))) return leave(meta, META_NOT_MINE);
+    if (!only_us(meta, entry->watchers, asker)) return leave(meta, META_BUSY);
+    *ino = entry->ino;
+    *type = entry->type;
+    fsmeta_set_clear(&entry->watchers);
+    fsmeta_delete_entry(meta, entry);
+    return leave(meta, 0);
+}
+
+int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, struct meta_attr *left,
+                     struct meta_unlinked *how) {
+    *how = (struct meta_unlinked){.gone = false};
+    enter(meta);
+    if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
+    struct inode *inode = fsmeta_find_inode(meta, ino);
+    if (inode == NULL || inode->nlink == 0) return leave(meta, ENOENT);
+    if (!counts_for_us(meta, inode, asker)) return leave(meta, META_BUSY);
+    how->used = used && inode->nlink <= 1;
+    if (how->used && fsmeta_set_add(&inode->users, asker) != 0) return leave(meta, ENOMEM);
+    count_down(meta, inode, now, asker, left, how);
     return leave(meta, 0);
 }
 

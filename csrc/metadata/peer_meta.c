@@ -72,17 +72,41 @@ static bool may_know(const struct peer_meta *peer_meta, const struct meta_attr *
     return peer_meta->has_kernel && (!S_ISREG(attr->mode) || peer_meta->kernel.knows(peer_meta->kernel.context, attr->ino));
 }
 
+/* Do kernels open files here without a word? Then a name of a file may be its last while it is in use. */
+static bool opens_unseen(const struct peer_meta *peer_meta) {
+    return peer_meta->has_kernel && peer_meta->kernel.unseen(peer_meta->kernel.context);
+}
+
+static void say_unlinked(struct peer_meta *peer_meta, const struct meta_unlinked *how, struct reply *reply) {
+    if (how->gone && how->here) fsio_part_delete(peer_meta->io, reply->attr.ino);
+    if (how->gone && how->there) reply->flags |= PEER_META_GONE;
+    if (how->used) reply->flags |= PEER_META_USED;
+}
+
 static int unlink_name(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
     struct meta_unlinked how;
-    if (peer_meta->has_kernel && peer_meta->kernel.unseen(peer_meta->kernel.context)) return META_BUSY;
+    if (opens_unseen(peer_meta)) return META_BUSY;
     int error = meta_unlink_for(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, (q->flags & PEER_META_USED) != 0,
                                 &reply->attr, &how);
+    if (error == META_NOT_MINE) {
+        reply->attr = (struct meta_attr){.writer = -1, .rank = -1};
+        error = meta_unname_for(peer_meta->meta, q->ino, q->name, q->name_length, node, &reply->attr.ino, &reply->attr.mode);
+        if (error == 0) reply->flags |= PEER_META_ELSEWHERE;
+    }
     if (error != 0) return error;
     if (may_know(peer_meta, &reply->attr))
         peer_meta->kernel.forget(peer_meta->kernel.context, reply->attr.ino, q->ino, q->name, q->name_length);
-    if (how.gone && how.here) fsio_part_delete(peer_meta->io, reply->attr.ino);
-    if (how.gone && how.there) reply->flags |= PEER_META_GONE;
-    if (how.used) reply->flags |= PEER_META_USED;
+    if ((reply->flags & PEER_META_ELSEWHERE) == 0) say_unlinked(peer_meta, &how, reply);
+    return 0;
+}
+
+static int uncount(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    struct meta_unlinked how;
+    if (opens_unseen(peer_meta)) return META_BUSY;
+    int error = meta_uncount_for(peer_meta->meta, q->ino, q->now, node, (q->flags & PEER_META_USED) != 0, &reply->attr, &how);
+    if (error != 0) return error;
+    if (may_know(peer_meta, &reply->attr)) peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
+    say_unlinked(peer_meta, &how, reply);
     return 0;
 }
 
@@ -134,6 +158,7 @@ static bool changes(enum peer_meta_op op) {
     switch (op) {
     case PEER_META_CREATE:
     case PEER_META_UNLINK:
+    case PEER_META_UNCOUNT:
     case PEER_META_CLOSED:
     case PEER_META_TOUCH:
     case PEER_META_SETATTR:
@@ -152,6 +177,7 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_OPEN: return getattr(peer_meta, node, q, reply);
     case PEER_META_CREATE: return create(peer_meta, node, q, reply);
     case PEER_META_UNLINK: return unlink_name(peer_meta, node, q, reply);
+    case PEER_META_UNCOUNT: return uncount(peer_meta, node, q, reply);
     case PEER_META_CLOSED: return closed(peer_meta, node, q, reply);
     case PEER_META_TOUCH: return touch(peer_meta, node, q);
     case PEER_META_SETATTR: return setattr(peer_meta, node, q, reply);

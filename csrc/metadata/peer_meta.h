@@ -18,7 +18,9 @@ enum peer_meta_op {
     PEER_META_GETATTR, /* ino */
     PEER_META_OPEN, /* ino: to read it; PEER_META_HOLDS: all of its content is at the asker (of an empty file: from now on) */
     PEER_META_CREATE, /* ino: directory, name, attr, value: target of a symbolic link */
-    PEER_META_UNLINK, /* ino: directory, name; PEER_META_USED: perhaps it is open there. Answers PEER_META_GONE: the asker's data can go; PEER_META_USED: not yet */
+    /* ino: directory, name; PEER_META_USED: perhaps it is open there. Answers PEER_META_GONE: the asker's data can go; PEER_META_USED: not yet;
+     * PEER_META_ELSEWHERE: the record, of which attr says the number and the type, is on another node. Only the name has gone; PEER_META_UNCOUNT is next */
+    PEER_META_UNLINK,
     PEER_META_CLOSED, /* ino, attr if it was written; PEER_META_USED: still open there */
     PEER_META_TOUCH, /* ino: directory */
     PEER_META_READLINK, /* ino; answers bytes */
@@ -30,6 +32,7 @@ enum peer_meta_op {
     PEER_META_SPREAD, /* ino: number of the spread, value: u32 manager, changes (fsmeta_spread.c); answers an i64 for each, as bytes */
     PEER_META_RESERVE, /* ino: directory, name, now: number of this question; by the manager; answers u64, the number, as bytes */
     PEER_META_STRIKE, /* likewise; value: u64 the number of the directory of that name */
+    PEER_META_UNCOUNT, /* ino: a file of which the asker has taken a name; as PEER_META_UNLINK else */
     PEER_META_LIST, /* ino: directory, now: the asker's version of the table, value: u64 cursor; answers entries (meta_list_for) as bytes; PEER_META_MORE */
     PEER_META_OPS,
 };
@@ -42,7 +45,8 @@ enum {
     PEER_META_HEARD = 16,
     PEER_META_BATCH = 32,
     PEER_META_SMALL = 64,
-    PEER_META_MORE = 128
+    PEER_META_MORE = 128, /* of a listing */
+    PEER_META_ELSEWHERE = 128 /* of a removal */
 };
 
 struct peer_meta_question {

@@ -257,19 +257,28 @@ static void await_answers(struct peer_meta_link *link, const void *owner, int pa
     while (link->running == owner) pthread_cond_wait(&link->ran, &link->lock);
 }
 
-void peer_meta_cancel(struct peer_meta *peer_meta, const void *owner, int patience_ms) {
+/* True: there was something of the owner's to be done. */
+static bool cancel_on(struct peer_meta_link *link, const void *owner, int patience_ms) {
     struct peer_meta_answer lost = {.error = PEER_META_LOST};
-    pthread_mutex_lock(&peer_meta->lock);
-    struct peer_meta_link *link = peer_meta->links;
-    pthread_mutex_unlock(&peer_meta->lock);
-    for (; link != NULL; link = link->next) { /* links are only added, in front */
-        pthread_mutex_lock(&link->lock);
-        await_answers(link, owner, patience_ms);
-        struct peer_meta_call *taken = take_calls(link, owner);
-        pthread_mutex_unlock(&link->lock);
-        for (struct peer_meta_call *next; taken != NULL; taken = next) {
-            next = taken->next;
-            taken->done(taken, &lost);
-        }
+    pthread_mutex_lock(&link->lock);
+    bool had = link->running == owner || asks(link, owner);
+    await_answers(link, owner, patience_ms);
+    struct peer_meta_call *taken = take_calls(link, owner);
+    pthread_mutex_unlock(&link->lock);
+    for (struct peer_meta_call *next; taken != NULL; taken = next) {
+        next = taken->next;
+        taken->done(taken, &lost);
+    }
+    return had;
+}
+
+/* An answer may have led to a question to another node, on a link that had been looked at by then: so all of them are looked at again. */
+void peer_meta_cancel(struct peer_meta *peer_meta, const void *owner, int patience_ms) {
+    for (bool again = true; again;) {
+        pthread_mutex_lock(&peer_meta->lock);
+        struct peer_meta_link *link = peer_meta->links; /* links are only added, in front */
+        pthread_mutex_unlock(&peer_meta->lock);
+        again = false;
+        for (; link != NULL; link = link->next) again = cancel_on(link, owner, patience_ms) || again;
     }
 }

@@ -18,7 +18,7 @@ from data_handshake import exactly
 from peer_meta_nodes import ANSWER, GUARD_S, META_NOT_MINE, PARTITIONS, QUESTION, ROOT, Cluster, Kernel, Line, connected, lied_to, record
 
 OPEN_DIR, READDIR, READDIRPLUS = 27, 28, 44
-LIST, MORE = 17, 128
+LIST, MORE = 18, 128
 END = (0x7FFF << 48) + 2
 
 

@@ -521,6 +521,21 @@ class Namespace:
         facts = Facts(attr.size, attr.blocks, attr.atime, attr.mtime) if attr is not None else None
         yield from self._files.close_all(caller.endpoint, ino, wrote, last, facts)
 
+    def unnamed(self, caller: Caller, dir: int, name: bytes, ino: int) -> Operation[None]:
+        """A name of this file has gone already."""
+        self._caches.uncache((ino,))
+        self._changed(caller, dir, name)
+        caller.inodes.append(ino)
+        yield from self._calls.settled()  # nobody is to inherit a name that the record does not count
+        try:
+            left = yield from self._owners.ask(p.Link(ino, -1, caller.now))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return  # its record was lost with a node
+        if left.nlink:
+            caller.own.append(ino)
+
     def touched(self, caller: Caller, dir: int) -> None:
         if now := self._meta.dir_touched(dir):  # 0: its times were set since
             self._directories.touch(dir, now, refused=True)
