@@ -87,13 +87,26 @@ LONG = frozenset((
 ))  # fmt: skip
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Each process of several reads the files in another order: what one has compiled the others find, rather than all compile all."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if not worker or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    files = sorted(map(str, (ROOT / "tests").rglob("test_*.py")))
+    number = int(worker.removeprefix("gw"))
+    first = len(files) // 2 if number // 2 % 2 else 0
+    files = files[first:] + files[:first]
+    config.args = files[::-1] if number % 2 else files
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for marker in ("soak", "chaos"):
         if marker not in (config.option.markexpr or ""):
             long = [item for item in items if item.get_closest_marker(marker)]
             items[:] = [item for item in items if not item.get_closest_marker(marker)]
             config.hook.pytest_deselected(items=long)
-    items.sort(key=lambda item: item.path.name not in LONG)  # a file is one worker's: what takes minutes must not come last
+    # A file is one worker's: what takes minutes must not come last. All workers have the same order.
+    items.sort(key=lambda item: (item.path.name not in LONG, item.path))
     for item in items:
         if item.get_closest_marker("root") and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs to be root"))
