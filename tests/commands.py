@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from forked_nodes import Request, asked, encoded
 
 NEW_PYTHON = "AMFS_TESTS_NEW_PYTHON"
 READY = Path(__file__).with_name("ready.py")
@@ -53,24 +54,24 @@ class Ready:
     def __init__(self) -> None:
         self.like = inherited(os.environ)
         self.door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("")  # a name that the kernel chooses
+            listener.listen(64)
             self.process = subprocess.Popen(
-                [sys.executable, str(READY), str(theirs.fileno())], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()], cwd="/",
+                [sys.executable, str(READY), str(theirs.fileno()), str(listener.fileno())], stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno(), listener.fileno()], cwd="/",
             )  # fmt: skip
 
-    def ask(self, descriptors: Sequence[int], request: bytes) -> tuple[int, socket.socket]:
+    def ask(self, descriptors: Sequence[int], request: Request) -> tuple[int, socket.socket]:
         """A pidfd of a new process with these standard streams, and where its status comes when it has ended."""
         line, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self.door, [b"r"], [*descriptors, theirs.fileno()])
-        line.sendall(request)
-        line.shutdown(socket.SHUT_WR)
-        word, got, _, _ = socket.recv_fds(line, 1, 1)
-        if not word:
+        try:
+            return asked(line, request), line
+        except BaseException:
             line.close()
-            raise ChildProcessError(f"{READY.name} has ended with {self.process.wait()}")
-        return got[0], line
+            raise
 
     def end(self) -> None:
         self.door.close()
@@ -154,9 +155,8 @@ class Command(NamedTuple):
         )
 
     def in_fork(self) -> subprocess.CompletedProcess[bytes]:
-        variables = [(os.fsencode(name), os.fsencode(value)) for name, value in self.environment.items()]
-        request = (self.module, list(map(os.fsencode, self.arguments)), os.fsencode(self.cwd), variables)
-        with _Running(msgspec.msgpack.encode(request), self.input, self.timeout) as running:
+        request = Request(self.module, list(map(os.fsencode, self.arguments)), os.fsencode(self.cwd), encoded(self.environment))
+        with _Running(request, self.input, self.timeout) as running:
             try:
                 out, err = running.outputs()
                 status = running.status()
@@ -168,7 +168,7 @@ class Command(NamedTuple):
 class _Running:
     """A command that runs: its ends of the pipes. The process is killed where nobody waits for its end."""
 
-    def __init__(self, request: bytes, input: bytes | None, timeout: float) -> None:
+    def __init__(self, request: Request, input: bytes | None, timeout: float) -> None:
         self.until = time.monotonic() + timeout
         self.heard = {1: bytearray(), 2: bytearray()}
         self.input = memoryview(input or b"")

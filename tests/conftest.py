@@ -80,11 +80,27 @@ def _runner(module: str, tmp_path: Path) -> Callable[..., subprocess.CompletedPr
     return run
 
 
-#: Files that take longest.
-LONG = frozenset((
-    "test_documents.py", "test_planted.py", "test_posix_areas.py", "test_posix_striped.py", "test_seeds.py", "test_drain_session.py",
-    "test_run_command.py", "test_montage.py", "test_executor.py", "test_namespaces.py",
-))  # fmt: skip
+#: Files that take longest, the longest first.
+LONG = (
+    "test_documents.py", "test_dask.py", "test_montage.py", "test_urls.py", "test_submitting.py", "test_posix_areas.py",
+    "test_posix_striped.py", "test_counts.py", "test_ssh.py", "test_slurm_jobs.py", "test_bounds.py", "test_fsspec_session.py",
+    "test_join_hosts.py", "test_posix_programs.py", "test_shell.py", "test_dashboard.py", "test_files_session.py", "test_planted.py",
+    "test_scale_auto.py", "test_mpi_hosts.py", "test_fs_deaths.py", "test_run_command.py", "test_executor.py", "test_namespaces.py",
+    "test_runs_on_nodes.py", "test_url_loads.py", "test_bench_files.py", "test_swift_programs.py", "test_drain_session.py",
+    "test_ordinary_user.py", "test_chirp.py", "test_memory_cgroup.py", "test_replay.py", "test_slurm.py", "test_resume.py", "test_seeds.py",
+)  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Each process of several reads the files in another order: what one has compiled the others find, rather than all compile all."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if not worker or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    files = sorted(map(str, (ROOT / "tests").rglob("test_*.py")))
+    number = int(worker.removeprefix("gw"))
+    first = len(files) // 2 if number // 2 % 2 else 0
+    files = files[first:] + files[:first]
+    config.args = files[::-1] if number % 2 else files
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -93,7 +109,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             long = [item for item in items if item.get_closest_marker(marker)]
             items[:] = [item for item in items if not item.get_closest_marker(marker)]
             config.hook.pytest_deselected(items=long)
-    items.sort(key=lambda item: item.path.name not in LONG)  # a file is one worker's: what takes minutes must not come last
+    # A file is one worker's: what takes minutes must not come last. All workers have the same order.
+    order = {name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: (order.get(item.path.name, len(LONG)), item.path))
     for item in items:
         if item.get_closest_marker("root") and os.geteuid() != 0:
             item.add_marker(pytest.mark.skip(reason="needs to be root"))

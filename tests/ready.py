@@ -1,4 +1,7 @@
-"""The process that has amfs imported and forks for each command of the tests: ``python ready.py FD``, FD a socket of ``commands.py``.
+"""The process that has amfs imported and forks for each command of the tests: ``python ready.py DOOR LISTENER``.
+
+Both are numbers of sockets of ``commands.py``. The process of new nodes, which a command starts as ``python -P -m amfs.node.main``, is
+forked here as well (``forked_nodes.py``).
 
 A new Python imports the same modules for each of some thousand short commands, which is most of what they cost. What a fork inherits must
 be what a new Python has: no thread, no open file, no handler of a signal, nothing made but modules. The differences that are left: the
@@ -9,10 +12,12 @@ end but the removal of modules. Must not know: the tests.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import io
 import os
 import pkgutil
+import resource
 import runpy
 import select
 import socket
@@ -22,7 +27,8 @@ import types
 from importlib import import_module
 from typing import NamedTuple
 
-import msgspec
+import forked_nodes
+from forked_nodes import PASSED, Request, received
 
 import amfs
 
@@ -33,16 +39,6 @@ LEFT_OUT = (
 )  # fmt: skip
 
 STREAMS = 3
-PIECE = 1 << 16
-
-
-class Request(msgspec.Struct, array_like=True):
-    """What a new process is to be: ``python -m MODULE ARGUMENTS``."""
-
-    module: str
-    arguments: list[bytes]
-    directory: bytes
-    environment: list[tuple[bytes, bytes]]
 
 
 class Forked(NamedTuple):
@@ -60,11 +56,12 @@ def import_all() -> None:
     assert tempfile.tempdir is None, "a module has asked for the directory of temporary files, which each command must ask for itself"
 
 
-def serve(door: socket.socket) -> Forked | None:
+def serve(door: socket.socket, listener: socket.socket) -> Forked | None:
     """Fork for each request. Returns in each of the new processes; None here when nobody can ask any more."""
     asked: dict[int, tuple[int, socket.socket]] = {}  # by the descriptor of a process: its number, and the line to who asked
     poll = select.poll()
     poll.register(door, select.POLLIN)
+    poll.register(listener, select.POLLIN)
     while True:
         for descriptor, _ in poll.poll():
             if descriptor in asked:
@@ -75,13 +72,18 @@ def serve(door: socket.socket) -> Forked | None:
                 with line, contextlib.suppress(BrokenPipeError):
                     line.send(status.to_bytes(4, "little"))
                 continue
-            word, descriptors, _, _ = socket.recv_fds(door, 1, STREAMS + 1)
-            if not word:
-                return None
-            line = socket.socket(fileno=descriptors.pop())
+            if descriptor == listener.fileno():
+                line, _ = listener.accept()
+                _, descriptors, _, _ = socket.recv_fds(line, 1, PASSED)
+            else:
+                word, descriptors, _, _ = socket.recv_fds(door, 1, STREAMS + 1)
+                if not word:
+                    return None
+                line = socket.socket(fileno=descriptors.pop())
             pid = os.fork()
             if not pid:
                 door.close()
+                listener.close()
                 for other, (_, their_line) in asked.items():
                     os.close(other)
                     their_line.close()
@@ -95,31 +97,44 @@ def serve(door: socket.socket) -> Forked | None:
                 socket.send_fds(line, [b"p"], [process])
 
 
-def received(line: socket.socket) -> Request:
-    pieces = []
-    while piece := line.recv(PIECE):
-        pieces.append(piece)
-    line.close()
-    return msgspec.msgpack.decode(b"".join(pieces), type=Request)
-
-
 def become(forked: Forked) -> str:
     """Make this process what a new one would be; the module that it runs."""
-    for number, descriptor in enumerate(forked.descriptors):
-        os.dup2(descriptor, number)  # inheritable, unlike the others
-        os.close(descriptor)
     request = received(forked.line)
+    _take(forked.descriptors, request)
+    if request.limits is not None:
+        for number, limit in enumerate(request.limits):
+            resource.setrlimit(number, limit)
+    if request.umask is not None:
+        os.umask(request.umask)
+    if request.detached:
+        os.setsid()
     os.environb.clear()
     for name, value in request.environment:
         os.environb[name] = value
     os.chdir(request.directory)
     sys.argv[1:] = map(os.fsdecode, request.arguments)
-    sys.path[0] = os.fsdecode(request.directory)
+    if request.safe_path:
+        del sys.path[0]
+    else:
+        sys.path[0] = os.fsdecode(request.directory)
     for stream, standard, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         setattr(sys, standard, _stream(stream, standard, mode))
         setattr(sys, f"__{standard}__", getattr(sys, standard))
     sys.modules["__main__"] = types.ModuleType("__main__")
     return request.module
+
+
+def _take(descriptors: list[int], request: Request) -> None:
+    """Give descriptors the numbers that they have where they come from; the first are the standard streams."""
+    wanted = [*range(STREAMS), *request.passed]
+    free = max(*wanted, *descriptors) + 1
+    moved = [fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, free) for one in descriptors]
+    for one in descriptors:
+        if one not in wanted:
+            os.close(one)
+    for one, number in zip(moved, wanted, strict=True):
+        os.dup2(one, number)  # inheritable, unlike the others
+        os.close(one)
 
 
 def _stream(number: int, name: str, mode: str) -> io.TextIOWrapper:
@@ -151,18 +166,19 @@ def at_the_end(status: object) -> int:
                 stream.flush()
         except Exception as error:
             if stream is sys.stdout:
-                sys.unraisablehook(error)  # type: ignore[arg-type]
+                sys.stderr.write(f"Exception ignored in: {stream!r}\n{type(error).__name__}: {error}\n")
                 number = 120
     return number & 0xFF
 
 
 def main() -> None:
-    with socket.socket(fileno=int(sys.argv.pop())) as door:
+    with socket.socket(fileno=int(sys.argv.pop())) as listener, socket.socket(fileno=int(sys.argv.pop())) as door:
+        forked_nodes.fork_from(listener.getsockname())
         import_all()
         gc.collect()
         gc.freeze()  # what is imported stays in pages that all share
         try:
-            forked = serve(door)
+            forked = serve(door, listener)
         except KeyboardInterrupt:  # at a terminal all hear it
             forked = None
     if forked is None:

@@ -138,6 +138,9 @@ class Hosts:
         lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in names)]
         (home / "hosts").write_text("\n".join(lines) + "\n")
         seen = [shared, Path(__file__).resolve().parents[2], Path(sys.prefix)]  # the tree and the environment may be below /tmp
+        if sys.pycache_prefix is not None:  # a host that did not see it would compile all that it imports
+            Path(sys.pycache_prefix).mkdir(parents=True, exist_ok=True)
+            seen.append(Path(sys.pycache_prefix).resolve())
         seen = [path for path in dict.fromkeys(seen) if not any(other != path and path.is_relative_to(other) for other in seen)]
         self._seen = seen
         self.nodes: list[Host] = []

@@ -30,6 +30,8 @@ def dask(hosts: Hosts) -> Iterator[str]:
     address = f"tcp://{hosts.login.address}:{PORT}"
     words = ("dask", "scheduler", "--host", hosts.login.address, "--port", str(PORT), "--no-dashboard")
     daemons = [hosts.login.start(*words, log=place / "scheduler.log", cwd=place)]
+    # Before the others import the same: where nothing of it is compiled yet, all of them would do that.
+    until(lambda: "Scheduler at" in (place / "scheduler.log").read_text())
     for host, count in zip(hosts.nodes, (2, 1, 1), strict=False):
         words = ("dask", "worker", address, f"--nworkers={count}", "--nthreads=2", "--no-dashboard", "--local-directory=/tmp")
         daemons.append(host.start(*words, log=place / f"{host.name}.log", cwd=place))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import threading
@@ -11,6 +12,8 @@ from pathlib import Path
 import commands
 import pytest
 from commands import Command
+
+from amfs.net import records
 
 PROBE = """
 import atexit, json, os, resource, signal, sys, threading
@@ -112,3 +115,44 @@ def test_where_a_fork_would_inherit_something_else_there_is_a_new_python(tmp_pat
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     monkeypatch.setenv(commands.NEW_PYTHON, "1")
     assert not forks()
+
+
+def seen_of_nodes(place: Path, name: str) -> list[object]:
+    """What two nodes are as the kernel knows it, and what a task finds there."""
+    task = "umask; ulimit -a; env | grep -v ^AMFS_ | sort; ps -o ppid= -p $PPID | tr -d ' '; ls /proc/self/fd"
+    (place / "list").write_text(f'a -b sh -stdout out -a -c "{task}"\n')
+    up = commands.run("up", "--nodes", "2", "--slots", "1", "--name", name, env={"MORE": "x=y"})
+    assert up.returncode == 0, up.stderr
+    try:
+        kept: list[object] = []
+        for entry in records.load(records.base_dir() / name / "session.json").nodes:
+            proc = Path(f"/proc/{entry.pid}")
+            wanted = ("Umask", "PPid", "SigBlk", "SigIgn", "SigCgt", "NoNewPrivs")
+            status = [line for line in (proc / "status").read_text().splitlines() if line.startswith(wanted)]
+            kinds = {re.sub(f"{name}(-n[0-9]-[^/]*)?|[0-9]+", "", os.readlink(one)) for one in (proc / "fd").iterdir()}
+            kept += [status, kinds, os.readlink(proc / "cwd"), (proc / "limits").read_text(), os.getsid(entry.pid) != entry.pid]
+            kept.append(os.getsid(entry.pid) != os.getsid(0))
+        ran = commands.run("run", "--session", name, "-q", "list", cwd=place)
+        assert ran.returncode == 0, ran.stderr
+        return [*kept, re.sub(f"{name}(-n[0-9]-[^/]*)?", "", (place / "out").read_text())]
+    finally:
+        assert commands.run("down", name).returncode == 0
+
+
+def test_nodes_that_are_forked_are_as_those_of_a_new_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(commands.NEW_PYTHON, raising=False)
+    forked = seen_of_nodes(tmp_path, "ready-forked")
+    monkeypatch.setenv(commands.NEW_PYTHON, "1")
+    new = seen_of_nodes(tmp_path, "ready-new")
+    assert forked == new
+
+
+def test_forked_nodes_are_what_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a new Python: a start that fails is told with the words of the node, and nothing of it stays."""
+    monkeypatch.delenv(commands.NEW_PYTHON, raising=False)
+    told = []
+    for new in ("0", "1"):
+        monkeypatch.setenv(commands.NEW_PYTHON, new)
+        done = commands.run("up", "--name", "ready-fails", "--store", str(tmp_path / "nowhere" / "x"))
+        told.append((done.returncode, done.stdout, done.stderr))
+    assert told[0] == told[1] and told[0][0] != 0
