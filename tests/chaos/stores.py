@@ -32,6 +32,7 @@ class Store:
 
     name = ""
     writes = True
+    hides_dotted = False  # names that begin with a dot are in no listing
     forgets = False  # what it had, when it is killed
     s3 = False
 
@@ -148,6 +149,7 @@ class Https(Directory):
 
     name = "https"
     writes = False
+    hides_dotted = True  # nginx
 
     def __init__(self, place: Path) -> None:
         super().__init__(place)
