@@ -26,13 +26,16 @@ from amfs.bench import process
 from amfs.bench.dispatch import machine
 from amfs.bench.process import Failed
 from amfs.errors import SystemSetupError
+from amfs.host.processes import usable_cpus
 from amfs.runs.trace import Trace, read_trace
 from benchmarks.envelope_table import aligned, share
+from benchmarks.makespan_model import Predicted
 from benchmarks.mounts import Session
 from benchmarks.samples import no_head, read_lines
 from benchmarks.stage import NOTES, STORE, Note, words_of
 from benchmarks.storage import Place
 from benchmarks.storage_clients import store_of
+from benchmarks.store_costs import StoreCosts, measure_store
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples" / "ensembles"
@@ -60,6 +63,7 @@ class Settings(NamedTuple):
     slots: int = 1
     repeat: int = 1
     ways: tuple[str, ...] = WAYS
+    costs: bool = False  # are those of the stores measured, too?
 
 
 class Head(msgspec.Struct, frozen=True, tag="head"):
@@ -71,6 +75,23 @@ class Head(msgspec.Struct, frozen=True, tag="head"):
     repeat: int
     sizes: dict[str, int]
     load: float
+    cpus: int = 0  # 0: not known
+
+
+class ShapeStep(msgspec.Struct, frozen=True):
+    """Files with their bytes; 0: not known."""
+
+    id: str
+    label: str
+    inputs: dict[str, int]
+    outputs: dict[str, int]
+
+
+class Shape(msgspec.Struct, frozen=True, tag="shape"):
+    """The steps of an ensemble."""
+
+    application: str
+    steps: list[ShapeStep]
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
@@ -84,6 +105,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     tasks: int
     seconds: float
     answer: str
+    made: dict[str, int] = {}  # what it left in the store -> bytes
 
     @property
     def series(self) -> str:
@@ -92,7 +114,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
 
 class Span(msgspec.Struct, frozen=True, tag="span"):
     """One task of a run, by its trace; seconds since ``amfs run`` was started. ``marks``, of a task that stages: when it began with that,
-    had its inputs, had run its program, had put its outputs."""
+    had its inputs, had run its program, had put its outputs. ``cpu``: seconds of a processor, of all its processes."""
 
     application: str
     way: str
@@ -106,6 +128,7 @@ class Span(msgspec.Struct, frozen=True, tag="span"):
     begun: float
     ended: float
     marks: list[float]
+    cpu: float = 0.0
 
     @property
     def parts(self) -> list[tuple[str, float, float]]:
@@ -117,6 +140,7 @@ class Span(msgspec.Struct, frozen=True, tag="span"):
         return [around[0], (STAGE_IN, began, loaded), (COMPUTE, loaded, computed), (STAGE_OUT, computed, put), around[1]]
 
 
+Line = Head | Shape | StoreCosts | Run | Span  # of the samples
 PARTS = AROUND, STAGE_IN, COMPUTE, STAGE_OUT = "start and end", "stage in", "compute", "stage out"  # the first: of the program that stages
 
 
@@ -136,6 +160,9 @@ class Report(msgspec.Struct, frozen=True):
     head: Head
     runs: list[Run]
     spans: list[Span]
+    shapes: list[Shape] = []
+    costs: list[StoreCosts] = []
+    predicted: list[Predicted] = []
 
     def spans_of(self, run: Run) -> list[Span]:
         key = (run.application, run.way, run.store, run.nodes, run.turn)
@@ -224,20 +251,29 @@ def run_staging(
     settings: Settings,
     local: Path,
     say: Callable[[str], None] = lambda text: None,
-    keep: Callable[[Head | Run | Span], None] = lambda line: None,
+    keep: Callable[[Line], None] = lambda line: None,
 ) -> Report:
     """Each application in each way over each of ``places`` (directories, or buckets), in sessions of so many local nodes.
 
     ``local``: a directory for inputs, lists and traces. Raises Failed if a run fails or its results are wrong."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    head = Head(machine(), today, settings.slots, settings.repeat, dict(settings.sizes), round(os.getloadavg()[0], 1))
+    load = round(os.getloadavg()[0], 1)
+    head = Head(machine(), today, settings.slots, settings.repeat, dict(settings.sizes), load, usable_cpus())
     keep(head)
     runs: list[Run] = []
     spans: list[Span] = []
+    shapes: list[Shape] = []
+    costs: list[StoreCosts] = []
     prepared = {}
     for name, size in settings.sizes.items():
         prepared[name] = local / name, prepare(name, local / name, size)
         prepared[f"{name}-warm"] = local / f"{name}-warm", prepare(name, local / f"{name}-warm", max(2, *settings.nodes))
+        shapes.append(shape_of(name, *prepared[name]))
+        keep(shapes[-1])
+    for place in places if settings.costs else ():
+        say(f"what {place.title} costs")
+        costs.append(measure_store(place, local / "costs"))
+        keep(costs[-1])
     number = 0
     for nodes in settings.nodes:
         say(f"starting a session of {nodes} node{'s' if nodes > 1 else ''}")
@@ -256,7 +292,16 @@ def run_staging(
                                 keep(line)
                             runs.append(done[0])
                             spans += done[1:]
-    return Report(head, runs, spans)
+    return Report(head, runs, spans, shapes, costs)
+
+
+def shape_of(name: str, work: Path, steps: Sequence[Step]) -> Shape:
+    """``work`` has what comes from outside."""
+
+    def sizes(files: Sequence[str]) -> dict[str, int]:
+        return {file: os.path.getsize(work / file) if (work / file).is_file() else 0 for file in files}
+
+    return Shape(name, [ShapeStep(step.id, step.label, sizes(step.inputs), sizes(step.outputs)) for step in steps])
 
 
 class Attempt(NamedTuple):
@@ -298,12 +343,13 @@ class Attempt(NamedTuple):
             store.remove()
         try:
             answer = str(ensemble(self.name).check(checked, self.steps))
+            made = {name: os.path.getsize(checked / name) for name in leave}
         except ValueError as error:
             raise Failed(f"{self.name}, {self.way}, {self.place.title}: wrong: {error}") from None
         shutil.rmtree(checked)
         of = (self.name, self.way, self.place.title, self.session.nodes, turn)
         spans = self._spans(read_trace(self.scratch / "trace"), of, ran.started_s)
-        return Run(*of, len(self.steps), ran.seconds, answer), *spans
+        return Run(*of, len(self.steps), ran.seconds, answer, made), *spans
 
     def _spans(self, trace: Trace, of: tuple[str, str, str, int, int], started_s: float) -> list[Span]:
         notes: dict[str, list[int]] = {}
@@ -315,7 +361,7 @@ class Attempt(NamedTuple):
         return [
             Span(
                 *of, trace.task[i], trace.label_names[trace.label[i]], trace.node[i], trace.slot[i], late + trace.start[i] / 1e6,
-                late + trace.end[i] / 1e6, [mark / 1e6 - started_s for mark in notes.get(trace.task[i], ())],
+                late + trace.end[i] / 1e6, [mark / 1e6 - started_s for mark in notes.get(trace.task[i], ())], trace.cpu[i] / 1e6,
             )
             for i in range(len(trace))
         ]  # fmt: skip
@@ -335,16 +381,22 @@ def read_samples(path: Path) -> Report:
     head: Head | None = None
     runs: list[Run] = []
     spans: list[Span] = []
-    for one in read_lines(path, Head | Run | Span):
+    shapes: list[Shape] = []
+    costs: list[StoreCosts] = []
+    for one in read_lines(path, Line):
         if isinstance(one, Head):
             head = one
         elif isinstance(one, Run):
             runs.append(one)
+        elif isinstance(one, Shape):
+            shapes.append(one)
+        elif isinstance(one, StoreCosts):
+            costs.append(one)
         else:
             spans.append(one)
     if head is None:
         raise no_head(path, "staging")
-    return Report(head, runs, spans)
+    return Report(head, runs, spans, shapes, costs)
 
 
 # ── for people ──

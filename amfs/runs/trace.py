@@ -198,6 +198,7 @@ class Trace:
         self.read: list[int] = []  # bytes of inputs
         self.fetched: list[int] = []  # of these, bytes that had to come from another node for this task
         self.written: list[int] = []
+        self.cpu: list[int] = []  # microseconds of a processor; 0: not known
         self.task: list[str] = []
         self.after: list[str] = []  # the task that made the last input of this one; "": there is none, or it is not known
         self.failures: list[dict[str, Any]] = []  # the args of what failed by itself, with "label", "node" and "ts" added
@@ -257,6 +258,7 @@ def _take(trace: Trace, labels: dict[str, int], event: dict[str, Any]) -> None:
         trace.read.append(args["read"])
         trace.fetched.append(args["fetched"])
         trace.written.append(args["written"])
+        trace.cpu.append(args.get("cpu_us", 0))
         trace.task.append(args["id"])
         trace.after.append(args.get("after", ""))
         if not ok:

@@ -35,7 +35,7 @@ from amfs.vocabulary.events import (
     StoreInline,
     TasksExited,
 )
-from amfs.vocabulary.paths import store_path
+from amfs.vocabulary.paths import is_brought, store_path
 from amfs.vocabulary.records import unpack_record
 from amfs.vocabulary.states import Outcome
 
@@ -48,6 +48,7 @@ FETCH_PATIENCE_S = 30.0
 DISK_BYTES_S = 5e8  # of the disk with the spill directory
 DISK_FULL = 2  # how often a disk is full: less often than the nodes try it (engine.room)
 DISK_ERRORS = 3  # how often one that fails does so
+URLS_AT_ONCE = 16  # copies from and to URLs that a node has under way: ``node.url_threads.THREADS``
 
 
 class Started(NamedTuple):
@@ -110,6 +111,8 @@ class NodeIO:
         self.bytes_fetched = 0
         self.task_s = 0.0  # time that tasks of which something came were running, times the slots that they had
         self.jobs = 0  # copies and fetches under way
+        self.at_urls = 0  # of those, copies from and to URLs that have begun
+        self.to_begin: deque[tuple[int, bool, Callable[..., None], tuple[Any, ...]]] = deque()  # others, which wait for them
         self.acts: dict[type, Callable[[Any], m.Content | None]] = {
             Launch: self.launch, Kill: self.kill, OpenRun: self.open_run, CloseRun: self.close_run, Delete: self.delete,
             StoreInline: self.store_inline, ReadStore: self.read_store, FetchData: self.fetch_data, StageIn: self.stage_in,
@@ -207,7 +210,8 @@ class NodeIO:
                 inputs = ()
             if entry.spec.shared and not entry.run.info.stage_shared:
                 for key in entry.spec.shared:
-                    world.use_storage(self.workload.size_of(key), write=False)
+                    if not is_brought(key[len(entry.run.info.scope) :], entry.run.paths):  # else the node has it in its store
+                        world.use_storage(self.workload.size_of(key), write=False)
             options = entry.spec.options
             cores, memory = (options.cores, options.memory) if options is not None else (1, 0)
             spec, base = entry.spec, entry.run.info.base
@@ -404,8 +408,27 @@ class NodeIO:
     def stage_in(self, effect: StageIn) -> None:
         size = self.world.shared.get(effect.path, self.workload.given.get(effect.path))
         self.jobs += 1
-        end = self.world.use_storage(size or 0, write=False)
-        self.world.at(end, self._staged, effect, size)
+        self._copy(effect.path, size or 0, False, self._staged, effect, size)
+
+    def _copy(self, path: str, size: int, write: bool, ended: Callable[..., None], *arguments: Any) -> None:
+        """Use shared storage. A node has only so many copies from and to URLs under way, so that all nodes get part of the storage."""
+        if "://" not in path:
+            self.world.at(self.world.use_storage(size, write=write), ended, *arguments)
+            return
+        self.to_begin.append((size, write, ended, arguments))
+        self._begin_copies()
+
+    def _begin_copies(self) -> None:
+        while self.to_begin and self.at_urls < URLS_AT_ONCE:
+            size, write, ended, arguments = self.to_begin.popleft()
+            self.at_urls += 1
+            self.world.at(self.world.use_storage(size, write=write), self._at_url, ended, arguments)
+
+    def _at_url(self, ended: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        self.at_urls -= 1
+        if self.node.alive:
+            self._begin_copies()
+        ended(*arguments)
 
     def _staged(self, effect: StageIn, size: int | None) -> None:
         self.jobs -= 1
@@ -424,7 +447,7 @@ class NodeIO:
             return
         size, _ = content
         self.jobs += 1
-        self.world.at(self.world.use_storage(size, write=True), self._copied, effect, size)
+        self._copy(effect.path, size, True, self._copied, effect, size)
 
     def _copied(self, effect: CopyOut, size: int) -> None:
         self.jobs -= 1

@@ -34,10 +34,12 @@ class Costs(msgspec.Struct, frozen=True):
 
 
 class Storage(msgspec.Struct, frozen=True):
-    """Shared storage: all nodes together get ``bandwidth_bytes_s``; every access takes ``latency_s`` besides."""
+    """Shared storage: all nodes together get ``bandwidth_bytes_s``; every access takes ``latency_s`` besides, and ``request_s`` of its
+    server, which does one after the other."""
 
     bandwidth_bytes_s: float = 2e9
     latency_s: float = 1e-3
+    request_s: float = 0.0
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -174,7 +174,7 @@ class World:
     def use_storage(self, size: int, *, write: bool) -> float:
         """When an access of ``size`` bytes that begins now will have ended; all accesses share one bandwidth."""
         begin = max(self.now, self.shared_free_at)
-        self.shared_free_at = begin + size / self.storage.bandwidth_bytes_s
+        self.shared_free_at = begin + self.storage.request_s + size / self.storage.bandwidth_bytes_s
         if write:
             self.bytes_to_shared += size
         else:

@@ -21,7 +21,9 @@ def say(text: str) -> None:
 def numbers(low: int, high: int) -> Callable[[click.Context, click.Parameter, str], tuple[int, ...]]:
     """Makes whole numbers of an option like "1,4,8"."""
 
-    def convert(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    def convert(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+        if value is None:
+            return ()
         try:
             found = tuple(int(word) for word in value.split(","))
         except ValueError:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from amfs.errors import SystemSetupError
+from amfs.errors import SystemSetupError, UsageError
 from benchmarks.commands.files import OUTPUT, PLOT, directory_of, ended_by_signals, numbers, save, say, show
 from benchmarks.commands.study import DRAW, INSTALL, SAMPLES, lines_to
 
@@ -23,6 +23,9 @@ WAYS = ("staged", "shared")
               help="Over this store: directory, moto or versitygw (repeatable).")  # fmt: skip
 @click.option("--way", "ways", multiple=True, type=click.Choice(WAYS), help="Only this (repeatable).")
 @click.option("--nodes", callback=numbers(1, 64), default="4", show_default=True, metavar="N,...", help="Local nodes of each session.")
+@click.option("--simulate", "simulated", callback=numbers(1, 4096), metavar="N,...",
+              help="Simulate so many nodes, each a host, with what the runs and the stores cost here.")  # fmt: skip
+@click.option("--simulate-size", type=click.IntRange(1), metavar="TASKS", help="Of the simulated ensemble (default: ten for each node).")
 @click.option("--slots", type=click.IntRange(1), default=1, show_default=True, help="Of each node.")
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="How often, in turn; medians are shown.")
 @click.option("--disk", type=click.Path(path_type=Path), metavar="DIR", help="A directory on a disk (default: for temporary files).")
@@ -32,15 +35,19 @@ WAYS = ("staged", "shared")
 @OUTPUT
 @PLOT
 def staging(
-    names: tuple[str, ...], size: int | None, wanted: tuple[str, ...], ways: tuple[str, ...], nodes: tuple[int, ...], slots: int,
-    repeat: int, disk: Path | None, install: bool, samples: Path | None, draw: Path | None, output: str, plot: Path | None,
+    names: tuple[str, ...], size: int | None, wanted: tuple[str, ...], ways: tuple[str, ...], nodes: tuple[int, ...],
+    simulated: tuple[int, ...], simulate_size: int | None, slots: int, repeat: int, disk: Path | None, install: bool,
+    samples: Path | None, draw: Path | None, output: str, plot: Path | None,
 ) -> int:  # fmt: skip
     """Run an ensemble of examples/ensembles whose tasks stage their own files, and the same one with its data in the session.
 
     NAME is lmps (the default), blast or energyplus, whose programs must be installed. Each task of the first gets its inputs from a store
     and puts its outputs there; of the second, the session does so for all tasks. The results are checked. With one number of nodes,
-    --plot draws finished tasks over time and what each slot did when; with several, the times of the runs.
+    --plot draws finished tasks over time and what each slot did when; with several, the times of the runs. --simulate also foretells the
+    runs, with costs from those on the fewest nodes: how near it comes is told beside.
     """
+    import msgspec
+
     from benchmarks import directories as d
     from benchmarks import stores
     from benchmarks.staging import Settings, ensemble, read_samples, report_text, run_staging
@@ -61,7 +68,18 @@ def staging(
                 raise SystemSetupError("; ".join(missed.values()))
             sizes = {name: size or ensemble(name).QUICK for name in dict.fromkeys(names or APPLICATIONS[:1])}
             chosen = tuple(way for way in WAYS if not ways or way in ways)
-            report = run_staging([*places, *started], Settings(sizes, nodes, slots, repeat, chosen), local, say, keep)
+            report = run_staging([*places, *started], Settings(sizes, nodes, slots, repeat, chosen, bool(simulated)), local, say, keep)
     save(picture(report), plot)
-    show(report, output, report_text(report))
+    text = report_text(report)
+    if simulated:
+        from benchmarks.makespan_prediction import predict, prediction_text
+
+        tasks = simulate_size or 10 * max(simulated)
+        try:
+            rows = predict(report, simulated, dict.fromkeys(report.head.sizes, tasks))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        text += f"\n\n{prediction_text(rows, report.costs)}"
+        report = msgspec.structs.replace(report, predicted=rows)
+    show(report, output, text)
     return 0

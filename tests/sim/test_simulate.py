@@ -15,8 +15,10 @@ import pytest
 
 from amfs.engine.policy import parse
 from amfs.errors import UsageError
+from amfs.node.url_threads import THREADS
 from amfs.provision import policies
 from amfs.sim import figures
+from amfs.sim.node_io import URLS_AT_ONCE
 from amfs.sim.settings import Costs, Faults, Storage
 from amfs.sim.simulate import Report, simulate
 from amfs.sim.svg import Axis, chart
@@ -70,6 +72,25 @@ def test_a_final_output_goes_to_shared_storage_and_takes_its_time() -> None:
     assert report.bytes_from_shared == 1000
     assert report.makespan_s == pytest.approx(3.0, rel=0.5)
     assert report.makespan_s > 2.0
+
+
+def test_shared_storage_takes_requests_one_after_the_other() -> None:
+    tasks = [Task(f"t{number}", ("x",), outputs=(f"out{number}",)) for number in range(40)]
+    seconds = [run(Workload(tasks, seconds=1.0), nodes=40, storage=Storage(1e15, 0.0, request)).makespan_s for request in (0.0, 0.5)]
+    assert seconds[1] - seconds[0] == pytest.approx(40 * 0.5, rel=0.02)
+
+
+def test_what_a_node_has_brought_from_a_url_is_not_read_there_again() -> None:
+    tasks = [Task(f"t{number}", ("x",), inputs=("s3:/b/in",), outputs=(f"out{number}",)) for number in range(20)]
+    for nodes in (1, 4):
+        assert run(Workload(tasks, bytes_each=1000), nodes=nodes).bytes_from_shared == nodes * 1000
+
+
+def test_copies_from_urls_are_as_many_at_a_time_as_on_a_real_node() -> None:
+    assert URLS_AT_ONCE == THREADS
+    tasks = [Task(f"t{number}", ("x",), inputs=(f"s3:/b/{number}",), outputs=(f"out{number}",)) for number in range(64)]
+    report = run(Workload(tasks, seconds=0.0), nodes=1, slots=64, storage=Storage(1e15, 1.0))
+    assert report.makespan_s == pytest.approx(64 / THREADS + 1.0, rel=0.02)  # and the outputs, which go to no URL
 
 
 def test_bandwidth_and_latency_are_paid() -> None:
