@@ -35,6 +35,9 @@ class Course:
         self.run = run
         self.state = RunState.WAITING if waits else RunState.GOING
         self.reason = ""
+        self.epoch = 0  # of the latest view
+        self.began = 0  # the epoch in which the run began
+        self.whole = 0  # the latest until which no node was lost since
         self.members: Mapping[int, int] = {}
         self._records: dict[int, RunNode] = {}
         self._counts = [0] * len(RunNodeState)
@@ -56,6 +59,18 @@ class Course:
             record = self._records[node] = RunNode()
             self._counts[record.state] += 1
         return record
+
+    def follow(self, epoch: int, members: Mapping[int, int]) -> bool:
+        """There is a new view. Says whether nodes are lost, or may be: they may have come and gone in views that were missed."""
+        before, self.epoch = self.epoch, epoch
+        lost = bool(self.set_members(members)) or (before > 0 and epoch != before + 1)
+        if not before:
+            self.began = self.whole = epoch
+        elif lost:  # a rival may count fewer epochs, and its nodes have lost others while the run went on
+            self.whole = min(self.whole, epoch - 1)
+        elif self.whole == before:
+            self.whole = epoch
+        return lost
 
     def set_members(self, members: Mapping[int, int]) -> list[int]:
         """There is a new view. Returns the nodes that are lost."""

@@ -14,6 +14,7 @@ from collections.abc import Set
 import msgspec
 
 from amfs.engine.fls import SHARED_RETENTION
+from amfs.engine.lost_parts import LostParts
 from amfs.engine.worker_records import File, Run, TaskEntry
 from amfs.engine.worker_state import WorkerState
 from amfs.vocabulary import messages as m
@@ -52,6 +53,7 @@ class FileTable:
         self.fetches: deque[tuple[Run, File]] = deque()  # REMOTE files that wait for room
         self.to_disk: set[str] = set()  # files that are to be fetched into the spill directory: too large for memory
         self.disk_jobs: set[int] = set()  # fetches that do so
+        self.lost_parts = LostParts()
 
     def stage(self, run: Run, entry: TaskEntry, name: str) -> None:
         """A shared input that is to be read from the store: copied there once, however many tasks want it."""
@@ -499,11 +501,10 @@ class FileTable:
     # ── the machine's surroundings change ──────────────────────────────────────────────────────────
 
     def members_changed(self, before: PartitionTable, dead: Set[int]) -> None:
-        """Publish and ask again what moved to another shard; forget what the dead held."""
-        table = self.state.table
-        moved = before.moved(table) if len(before.owners) == len(table.owners) else None
-        changed = before.owners != table.owners
+        """Publish and ask again what a shard knew that died; forget what the dead held."""
+        parts = self.lost_parts.after(before, self.state.table, dead)
         for run in self.runs.values():
+            again = self._named_in(run, parts)
             for file in list(run.files.values()):
                 if file.state == FileState.REMOTE and any(holder in dead for holder in file.holders):
                     file.holders = tuple(holder for holder in file.holders if holder not in dead)
@@ -515,17 +516,19 @@ class FileTable:
                     continue
                 if file.spare and any(holder in dead for holder in file.holders):
                     file.spare = False
-                if changed and (moved is None or self._moved(file.name, moved)):
+                if file.name in again:
                     if file.state == FileState.LOCAL:
                         # Readers can no longer be counted by a shard that starts from nothing: keep to the end of the run.
                         self.outbox.publish(run.id, file.name, file.size, m.retention(m.KEEP), file.listing)
                     elif file.state == FileState.INVALID:
                         self.outbox.locate(run.id, file.name)
 
-    def _moved(self, name: str, moved: set[int]) -> bool:
-        from xxhash import xxh64_intdigest
-
-        return xxh64_intdigest(name.encode("utf-8", "surrogateescape")) % len(self.state.table.owners) in moved
+    def _named_in(self, run: Run, parts: Set[int]) -> Set[str]:
+        """The files of the run whose records are in these partitions."""
+        if not parts:
+            return frozenset()
+        names = list(run.files)
+        return {name for name, part in zip(names, self.state.table.parts(names), strict=True) if part in parts}
 
     def check_invariants(self) -> None:
         for run in self.runs.values():

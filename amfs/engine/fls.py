@@ -2,24 +2,29 @@
 
 Owns, for the keys of the partitions this node has: state, size, holders, waiters, how many readers are left. Knows nothing of tasks or of
 where bytes lie on a node. It is soft state: a lost shard is rebuilt from what the surviving workers publish and ask again. Files that were
-made, are wanted and are nowhere any more are named to the submitter, which has them made again.
+made, are wanted and are nowhere any more are named to the submitter, which has them made again. When a partition goes to another node
+that lives, its records go with it (``shard_moves``).
 
 Every message may be repeated: publishing adds a holder once, waiters are a set, a name is dropped once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from amfs.engine.machine import GoneRuns, Machine
+from amfs.engine.shard_moves import ByName, ShardMoves, keys_of, only
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import MembersChanged
+from amfs.vocabulary.file_parts import FileFacts, RunFacts
 from amfs.vocabulary.paths import scope_of
 from amfs.vocabulary.states import LOOKUP_NEXT, LookupEvent, LookupState, illegal
 
 _INVALID, _VALID, _FAILED = LookupState.INVALID, LookupState.VALID, LookupState.FAILED
 _KEEP = m.KEEP
 SHARED_RETENTION = -1  # ``retention`` of a file that is on shared storage: no node need hold it
+_FILES = 1000  # of which one message tells that hands records over
 
 
 class FileRecord:
@@ -47,6 +52,13 @@ class FileRecord:
         self.settler = -1  # submitter to tell when it is on shared storage: it settled the file before the publication came here
         self.cause = ""
 
+    def facts(self) -> FileFacts:
+        """All of it, for another shard."""
+        return FileFacts(
+            self.name, self.state, self.size, tuple(self.holders), tuple(self.waiters), self.readers, self.released, self.settler,
+            self.listing, self.made, self.final, self.shared, self.lost, self.gone, self.cause,
+        )  # fmt: skip
+
 
 class FlsShard(Machine):
     """The records of one node's partitions, for all runs. ``runs[run][key]`` is a FileRecord."""
@@ -55,9 +67,10 @@ class FlsShard(Machine):
         super().__init__(node)
         self.runs: dict[int, dict[str, FileRecord]] = {}
         self.dropped: dict[int, set[str]] = {}  # run -> files that its submitter let go, and of which nothing else is kept
-        self.epoch = 0
-        #: runs during which nodes came or went: records were lost or moved, so readers can no longer be counted and nothing is dropped;
-        #: a file that is not known may have been made
+        self.moves = ShardMoves(node)
+        self.given: dict[int, set[int]] = {}  # run -> shards that have heard of it from this one
+        #: runs during which nodes were lost, and records with them: readers can no longer be counted and nothing is dropped; a file that is
+        #: not known may have been made
         self.keeping: set[int] = set()
         self.gone = GoneRuns()
         self.clients: dict[int, int] = {}  # run -> its submitter
@@ -66,7 +79,7 @@ class FlsShard(Machine):
         self._drops: dict[tuple[int, int], list[str]] = {}
         self._flushes: dict[tuple[int, int], list[str]] = {}
         self._settled: dict[tuple[int, int], list[tuple[str, int, str]]] = {}
-        self.on_message = {
+        self._by_name: dict[type, Callable[[int, Any], None]] = {
             m.Publish: self.on_publish,
             m.Replica: self.on_replica,
             m.Locate: self.on_locate,
@@ -75,8 +88,13 @@ class FlsShard(Machine):
             m.Poison: self.on_poison,
             m.FinalizeFiles: self.on_finalize,
             m.Lost: self.on_lost,
+        }
+        self.on_message = {
+            **dict.fromkeys(self._by_name, self.receive),
             m.RunBegin: self.on_run_begin,
             m.RunEnd: self.on_run_end,
+            m.HandOver: self.on_hand_over,
+            m.Astray: self.on_astray,
         }
         self.on_event = {MembersChanged: self.on_members_changed}
 
@@ -95,6 +113,166 @@ class FlsShard(Machine):
         if state is None:
             raise illegal("FLS file", record.name, record.state, event)
         record.state = state
+
+    # ── partitions move ────────────────────────────────────────────────────────────────────────────
+
+    def receive(self, peer: int, message: ByName) -> None:
+        """What is said of files of this shard is heard, or waits for their records; the rest is sent on."""
+        hear = self._by_name[type(message)]
+        found = self.moves.sort(message.run, keys_of(message)) if message.run not in self.gone else None
+        if found is None:
+            hear(peer, message)
+            return
+        if found.mine:
+            hear(peer, only(message, found.mine))
+        for part, keys in found.waiting.items():
+            self.moves.waiting.setdefault(part, []).append((peer, only(message, keys)))
+        for node, keys in found.away.items():
+            theirs = only(message, keys)
+            self.send(node, m.Astray(self.moves.epoch, peer, theirs))
+            self.moves.sent_on.append((node, peer, theirs))
+
+    def on_astray(self, peer: int, message: m.Astray) -> None:
+        if peer >= m.CLIENT_ID_MIN:
+            return
+        if message.epoch > self.moves.epoch:
+            self.moves.early.append((peer, message))
+        else:
+            self._receive_late(message.peer, message.message)
+
+    def _receive_late(self, peer: int, message: ByName) -> None:
+        """Its sender may have died meanwhile: then it holds nothing, and waits for nothing."""
+        if peer in self.moves.dead:
+            if isinstance(message, m.Publish):
+                there = [file.name for file in message.files if file.retention == SHARED_RETENTION or file.listing]
+                message = only(message, there)
+            elif isinstance(message, (m.Replica, m.Locate)):
+                return
+        self.receive(peer, message)
+
+    def _go_on(self) -> None:
+        """Hear what need not wait any longer."""
+        if self.moves.waiting:
+            for peer, message in self.moves.ready():
+                self._receive_late(peer, message)
+
+    def _known(self) -> set[int]:
+        return {*self.clients, *self.runs}
+
+    def _hand_over(self, left: Sequence[int], others: Iterable[int] = ()) -> None:
+        """Tell other shards what is known of files that are theirs, and that nothing is left to say of the partitions ``left``. ``others``:
+        all nodes that may wait for word from this one, which has missed a view."""
+        moves, known = self.moves, sorted(self._known())
+        if not known and not others:
+            moves.unsaid.update(dict.fromkeys(left, moves.epoch))
+            return
+        about: dict[int, dict[int, tuple[list[FileFacts], list[str]]]] = {}
+        for run in known:
+            for node, names in self._elsewhere(list(self.runs.get(run, ()))):
+                about.setdefault(node, {}).setdefault(run, ([], []))[0].extend([self.runs[run].pop(name).facts() for name in names])
+            for node, names in self._elsewhere(list(self.dropped.get(run, ()))):
+                about.setdefault(node, {}).setdefault(run, ([], []))[1].extend(names)
+                self.dropped[run].difference_update(names)
+        parts: dict[int, list[int]] = {}
+        for part in left:
+            if not moves.has(part):
+                parts.setdefault(moves.owner(part), []).append(part)
+        for node in sorted({*about, *parts, *others}):
+            for run, (files, dropped) in about.get(node, {}).items():
+                for first in range(0, max(len(files), len(dropped)), _FILES):
+                    some = self._run_facts(run, files[first : first + _FILES], dropped[first : first + _FILES])
+                    self.send(node, m.HandOver(moves.epoch, (), (some,)))
+            last = tuple([self._run_facts(run) for run in known])
+            self.send(node, m.HandOver(moves.epoch, tuple(parts.get(node, ())), last, node in others))
+            for run in known:
+                self.given.setdefault(run, set()).add(node)
+
+    def _elsewhere(self, names: list[str]) -> Iterable[tuple[int, list[str]]]:
+        """Those of other shards, by shard."""
+        found: dict[int, list[str]] = {}
+        for name, part in zip(names, self.moves.parts(names), strict=True):
+            if (owner := self.moves.owner(part)) != self.node:
+                found.setdefault(owner, []).append(name)
+        return found.items()
+
+    def _run_facts(self, run: int, files: Sequence[FileFacts] = (), dropped: Sequence[str] = ()) -> RunFacts:
+        return RunFacts(run, self.clients.get(run, -1), run in self.keeping, tuple(files), tuple(dropped))
+
+    def on_hand_over(self, peer: int, message: m.HandOver) -> None:
+        """Another shard tells what it knows. What has moved on meanwhile is passed on."""
+        moves = self.moves
+        if peer >= m.CLIENT_ID_MIN:
+            return
+        if message.epoch > moves.epoch:
+            moves.early.append((peer, message))
+            return
+        for facts in message.runs:
+            run = facts.run
+            if run in self.gone:
+                continue
+            if facts.client >= 0:
+                self.clients.setdefault(run, facts.client)
+            if facts.keeping and run not in self.keeping:
+                self.keeping.add(run)
+                self._miss_all(run)
+            if facts.dropped:
+                self.dropped.setdefault(run, set()).update(facts.dropped)
+            for file in facts.files:
+                self._merge(run, file)
+        names = [name for facts in message.runs for name in (*[file.name for file in facts.files], *facts.dropped)]
+        left = list(message.partitions)
+        if message.all_said:
+            self.keeping.update(self._known())
+            left += moves.all_said(peer)
+        moves.came(left)
+        if not all(moves.has(part) for part in (*left, *moves.parts(names))):
+            self._hand_over(left)
+        self._go_on()
+
+    def _merge(self, run: int, facts: FileFacts) -> None:
+        """What another shard knew of a file, of which something may be known here as well."""
+        record, dead = self._record(run, facts.name), self.moves.dead
+        waited = bool(record.waiters)
+        record.made |= facts.made
+        record.final |= facts.final
+        record.released += facts.released
+        record.cause = record.cause or facts.cause
+        if record.readers == _KEEP:
+            record.readers = facts.readers
+        holders = [node for node in facts.holders if node not in dead]
+        if facts.state == _VALID and (holders or facts.shared):
+            if record.state != _VALID:
+                record.size = facts.size
+            self._move(record, LookupEvent.PUBLISHED)
+            record.holders += [node for node in holders if node not in record.holders]
+            record.shared |= facts.shared
+            record.listing = record.listing or facts.listing
+            record.lost = record.gone = False
+        elif record.state == _INVALID:
+            record.lost |= facts.lost or facts.state == _VALID
+            record.gone |= facts.gone
+            if facts.state == _FAILED:
+                self._move(record, LookupEvent.POISONED)
+        record.waiters.update(dict.fromkeys([node for node in facts.waiters if node not in dead]))
+        if record.waiters and record.state == _INVALID:
+            if run in self.keeping or (record.made and waited):
+                self._miss(run, record)
+        elif record.waiters:
+            self._tell_waiters(run, record)
+        settler = max(record.settler, facts.settler)
+        if settler >= 0:
+            self._finalize(run, record, settler)
+        if record.released >= record.readers:
+            self._drop_if_done(run, record)
+
+    def _tell_waiters(self, run: int, record: FileRecord) -> None:
+        """It is VALID, or FAILED."""
+        for waiter in record.waiters:
+            if record.state == _VALID:
+                self._located.setdefault((run, waiter), []).append(self._at(record))
+            else:
+                self.send(waiter, m.FileFailed(run, (record.name,), (record.cause,)))
+        record.waiters.clear()
 
     # ── workers tell ───────────────────────────────────────────────────────────────────────────────
 
@@ -123,10 +301,7 @@ class FlsShard(Machine):
             if record.settler >= 0:
                 self._finalize(run, record, record.settler)
             if record.waiters:
-                at = self._at(record)
-                for waiter in record.waiters:
-                    self._located.setdefault((run, waiter), []).append(at)
-                record.waiters.clear()
+                self._tell_waiters(run, record)
             if record.released >= record.readers:
                 self._drop_if_done(run, record)
 
@@ -230,13 +405,17 @@ class FlsShard(Machine):
                     self.dropped.setdefault(message.run, set()).add(name)
 
     def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
-        if message.run not in self.gone:
-            self.clients[message.run] = message.client
-            if message.epoch < self.epoch:
-                self.keeping.add(message.run)  # some of its records were elsewhere before
-                for record in self.runs.get(message.run, {}).values():
-                    if record.waiters:
-                        self._miss(message.run, record)
+        run = message.run
+        if run in self.gone:
+            return
+        self.clients[run] = message.client
+        if message.epoch < self.moves.lost_at:
+            self.keeping.add(run)  # some of its records were elsewhere before
+            self._miss_all(run)
+        if run not in self.moves.since:
+            if left := self.moves.begins(run, message.since):
+                self._hand_over(left)
+            self._go_on()
 
     def on_run_end(self, peer: int, message: m.RunEnd) -> None:
         self.clients.pop(message.run, None)
@@ -244,14 +423,32 @@ class FlsShard(Machine):
         self.dropped.pop(message.run, None)
         self.keeping.discard(message.run)
         self.gone.add(message.run)
+        for node in sorted(self.given.pop(message.run, ())):  # it may have joined too late for the submitter to tell it
+            if node not in self.moves.dead:
+                self.send(node, m.RunEnd(message.run, message.kill))
+        self.moves.ends(message.run)
+        if left := self.moves.passed(self._known()):
+            self._hand_over(left)
 
     def on_members_changed(self, event: MembersChanged) -> None:
-        """Partitions may have moved. From now on no file of the running runs is dropped."""
-        if self.epoch:
-            self.keeping.update(self.clients, self.runs)
-        self.epoch = event.table.version
+        """Records of partitions that moved go to their new shards. If nodes were lost no file of these runs is dropped from now on."""
+        turn = self.moves.follow(event, self._known())
+        if turn.lost:
+            self.keeping.update(self._known())
         for node in sorted(event.dead):
             self._forget_node(node)
+        for nodes in self.given.values():
+            nodes -= event.dead
+        if turn.jumped:
+            for run in self.runs:
+                self._miss_all(run)
+        if turn.left or turn.gave:
+            self._hand_over(turn.left, event.slots.keys() - {self.node} if turn.jumped else ())
+        self._go_on()
+        for sender, message in self.moves.lost_on_the_way() if turn.lost else ():
+            self._receive_late(sender, message)
+        for sender, early in self.moves.due():
+            self.on_message[type(early)](sender, early)
 
     def _forget_node(self, node: int) -> None:
         """``node`` died: it holds nothing and waits for nothing any more."""
@@ -303,6 +500,12 @@ class FlsShard(Machine):
     def _miss(self, run: int, record: FileRecord) -> None:
         """Somebody wants it, and nobody has it: its submitter is told."""
         self._missing.setdefault((run, m.ON_SHARED if record.gone else -1), []).append(record.name)
+
+    def _miss_all(self, run: int) -> None:
+        """Likewise for all that is waited for."""
+        for record in self.runs.get(run, {}).values():
+            if record.waiters:
+                self._miss(run, record)
 
     def _drop_if_done(self, run: int, record: FileRecord) -> None:
         """All readers have finished: tell the holders to delete it, unless it must reach shared storage first."""

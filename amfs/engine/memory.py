@@ -208,6 +208,10 @@ class Memory:
             return False
         return file.place == Place.BOTH or (file.spare and not file.users) or self.may_spill(file.taken)
 
+    def spare(self) -> int:
+        """Bytes in memory of copies that other nodes have, too, and that no task here is going to read: they go when room is wanted."""
+        return sum(file.taken for file in self.files.values() if file.spare and not file.users)
+
     def copy_path(self, file: Content) -> str:
         """Where it is in the spill directory."""
         return f"{self.limits.spill}/{file.copy:x}"

@@ -1,7 +1,7 @@
 """What brings a session to a number of nodes: jobs or processes more, jobs that wait no more, or nodes that drain. Pure.
 
-Those that have the least to hand over drain first. The node that founded a session of jobs has no slots, and does not count. Must not know:
-how nodes are started or told.
+Those that run nothing and have the least to hand over drain first. The node that founded a session of jobs has no slots, and does not
+count. Must not know: how nodes are started or told.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Standing(NamedTuple):
 
 
 def to_drain(nodes: Iterable[Standing], count: int) -> list[int]:
-    """``count`` of them, at least one is left: the fewest bytes first, then the fewest tasks, then the newest; the manager last, since
-    another one must take its place first."""
-    order = sorted(nodes, key=lambda one: (one.manages, one.held, one.running, -one.node))
+    """``count`` of them, at least one is left: those that run no task first, since a drain waits for tasks; then the fewest bytes, the
+    fewest tasks, the newest. The manager last, since another one must take its place first."""
+    order = sorted(nodes, key=lambda one: (one.manages, one.running > 0, one.held, one.running, -one.node))
     return [one.node for one in order[: max(0, min(count, len(order) - 1))]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -19,6 +19,7 @@ from amfs.engine.credits import Credits
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.engine.heartbeats import HEARTBEAT, receivers
 from amfs.engine.hierarchy import Hierarchy
+from amfs.engine.lost_parts import LostParts
 from amfs.engine.machine import Machine
 from amfs.engine.parking import Parking
 from amfs.engine.remaking import Remaking
@@ -89,11 +90,11 @@ class Submitter(Machine):
         self.course = Course(run, waits=bool(info.journal))
         self.table = PartitionTable.even([0])
         self.view: m.View | None = None
-        self.manager = self.epoch = self.began = 0  # began: the epoch in which the run began
+        self.manager = self.epoch = 0
         self.closing = Closing(open_ended)
         self.counters: dict[str, int] = {}
         self.redone_times: dict[int, int] = {}
-        self.remaking = Remaking()
+        self.remaking, self.lost_parts = Remaking(), LostParts()
         self.missed: dict[int, dict[str, None]] = {}  # task -> files of it that a shard has missed
         self.flushed: dict[int, set[str]] = {}  # task of whose end we have not heard -> outputs of it that are on shared storage
         self.causes: dict[int, str] = {}  # of tasks that failed because of others
@@ -131,11 +132,10 @@ class Submitter(Machine):
         self.view, self.epoch, self.manager = message, message.epoch, message.manager
         if old is None:
             self.set_timer(HEARTBEAT, self.limits.heartbeat_s)
-        # A rival may count fewer epochs, and its nodes have seen partitions move while the run went on.
-        self.began = self.epoch if old is None else min(self.began, self.epoch - 1)
         before, now = self.members, message.slots()
-        dead = self.course.set_members(now)
+        lost = self.course.follow(self.epoch, now)
         told, self.table = self.table, PartitionTable(message.table, message.epoch)
+        parts = self.lost_parts.after(told, self.table, before.keys() - now.keys())
         dispatchers = units(now, message.unit_size)
         if len(now) > 1 and self.where is None:
             self.where = array("i", [next(iter(before or now))]) * len(self.state)
@@ -143,34 +143,34 @@ class Submitter(Machine):
             if self.course.node(node).state == RunNodeState.NEW:
                 self._tell_of_run(node)
         self.again.extend(self.credits.set_dispatchers(dispatchers, now))
-        self.remaking.losses += bool(dead)
-        if self.ending and dead:
+        self.remaking.losses += lost
+        if self.ending and lost:
             self._all_gone()
         if not dispatchers:
             self._over("no node of the session has slots for tasks" if now else "all nodes are lost, or were shut down")
-        elif before and not self.ending:
-            self._tell_heirs(told)
+        elif before and lost and not self.ending:
+            self._tell_heirs(parts)
 
     def _tell_of_run(self, node: int) -> None:
         if self.ending:
             self.send(node, m.RunEnd(self.run, True))  # others may have told it of the run
             return
-        self.send(node, m.RunBegin(self.run, self.node, self.info, self.began))
+        self.send(node, m.RunBegin(self.run, self.node, self.info, self.course.whole, self.course.began))
         if self.course.state == RunState.WAITING:
             self.course.move_node(node, RunNodeEvent.TOLD_TO_WAIT)
             self.set_timer("run ready", self.limits.ready_s)
         else:
             self.course.move_node(node, RunNodeEvent.TOLD)
 
-    def _tell_heirs(self, told: PartitionTable) -> None:
-        """Partitions have moved. The submitter repeats to their new shards all that it told the old ones (``told``). Nothing is to be done
-        about a node that is gone: a worker that still needs a file of it asks a shard, which names the file to us (``on_lost``). A
-        task that has its inputs already needs nothing, so their writers need not run again."""
-        state, scope = self.state, self.info.scope
+    def _tell_heirs(self, parts: Set[int]) -> None:
+        """Nodes are lost. The submitter repeats to the shards that have ``parts`` now all that it told those before. Nothing is to be
+        done about files: a worker that still needs one asks a shard, which names it to us (``on_lost``). A task that has its
+        inputs already needs nothing, so their writers need not run again."""
+        state, asked = self.state, list(self.maker.asked)
         passed: list[str] = []
-        for tid in self.maker.asked:
-            key = scope + token(tid)
-            if told.node_of(key) == self.table.node_of(key):
+        keys = [self.info.scope + token(tid) for tid in asked]
+        for tid, key, part in zip(asked, keys, self.table.parts(keys), strict=True):
+            if part not in parts:
                 continue
             if state[tid] == FINISHED:
                 passed.append(key)

@@ -159,6 +159,7 @@ class NodeCore:
             "drain": self.drain,
         }  # fmt: skip
         self.wall_offset = wall_offset
+        self.joins = view is None and manager_hint != me.node
         self.fs = fs
         if fs is not None:
             self.machines["fs"] = fs
@@ -340,14 +341,14 @@ class NodeCore:
         assert view is not None
         self.view_changed = True
         facts = facts_of(view)
-        dead = set(self.live - facts.live)
+        dead, new = set(self.live - facts.live), self.joins and not self.live
         self.live = facts.live
         mine = facts.unit_of.get(self.node, [self.node])
         unit = {node: facts.slots[node] for node in mine} if self.node in facts.dispatchers else {}
         others = ring(self.node, mine) if facts.slots[self.node] else []
         draining = {member.node for member in view.members if member.draining}
         ends = {member.node: member.ends - self.wall_offset for member in view.members if member.ends}
-        event = MembersChanged(facts.table, facts.slots, dead, others, unit, draining, view.manager, ends)
+        event = MembersChanged(facts.table, facts.slots, dead, others, unit, draining, view.manager, ends, new)
         for name in ("fls", "worker", "dispatcher", "drain"):
             self._collect(name, self.machines[name].handle(event, now), out, local)
         if self.fs is not None:
@@ -375,6 +376,7 @@ class NodeCore:
             "runs": sorted(worker.runs),
             "files": sum(len(run.files) for run in worker.runs.values()),
             "memory": worker.memory.used + worker.memory.coming,  # bytes of runs' files
+            "memory_spare": worker.memory.spare(),  # of these, what other nodes have, too, and nobody here reads
             "ended": worker.state.ended,
             "fetched": sum(worker.state.fetched_from.values()),
             "fetched_from": dict(nlargest(SENDERS_TOLD, worker.state.fetched_from.items(), key=lambda each: each[1])),

@@ -179,9 +179,9 @@ def facts_of(nodes: resizing.Nodes) -> Facts:
         return sum(data.get(name, 0) for data in says for name in names)
 
     return Facts(
-        nodes=len(nodes.members), limits=tuple([data.get("memory_limit", 0) for data in says]), memory=total("memory", "fs_memory"),
-        spilled=total("spilled", "fs_spilled"), slots=total("slots"), running=total("running"), ready=total("ready"),
-        parked=total("parked"), coming=nodes.waiting, leaving=leaving,
+        nodes=len(nodes.members), limits=tuple([data.get("memory_limit", 0) for data in says]),
+        memory=total("memory", "fs_memory") - total("memory_spare"), spilled=total("spilled", "fs_spilled"),
+        slots=total("slots"), running=total("running"), ready=total("ready"), parked=total("parked"), coming=nodes.waiting, leaving=leaving,
         copies=max((data.get("copies", 1) for data in says), default=1), silent=len(nodes.members) - len(nodes.says),
     )  # fmt: skip
 

@@ -155,6 +155,7 @@ class MembersChanged(Struct, frozen=True):
     draining: Set[int] = frozenset()
     manager: int = 0
     ends: Mapping[int, float] = {}  # when the jobs of nodes end, of which that is known
+    new: bool = False  # this node was let in by this view: others had its partitions before
 
 
 class AddTasks(Struct, frozen=True):

@@ -11,6 +11,13 @@ import re
 
 import msgspec
 
+from amfs.vocabulary.file_parts import FINAL as FINAL
+from amfs.vocabulary.file_parts import KEEP as KEEP
+from amfs.vocabulary.file_parts import Blob as Blob
+from amfs.vocabulary.file_parts import FileAt as FileAt
+from amfs.vocabulary.file_parts import Published as Published
+from amfs.vocabulary.file_parts import RunFacts as RunFacts
+from amfs.vocabulary.file_parts import retention as retention
 from amfs.vocabulary.object_versions import ObjectVersion
 
 PROTOCOL_VERSION = 12
@@ -18,16 +25,7 @@ PROTOCOL_VERSION = 12
 #: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32
 
-#: ``retention`` of an output: ``readers << 1 | final``; KEEP readers means: do not drop until the run is settled.
-KEEP = 1 << 20
-FINAL = 1
-
 ON_SHARED = -2  # in ``Lost``, in place of a node: the files were files of the session's file system
-
-
-def retention(readers: int, final: bool = False) -> int:
-    """Pack what happens to an output: dropped after ``readers`` releases; copied to shared storage first if ``final``."""
-    return readers << 1 | (FINAL if final else 0)
 
 
 class Struct(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -146,35 +144,6 @@ def task_that_failed(cause: str) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-class FileAt(Struct, frozen=True):
-    """Where a VALID file is."""
-
-    name: str
-    size: int
-    holders: tuple[int, ...]
-    listing: int = 0  # see Published
-
-
-class Published(Struct, frozen=True):
-    """A file that its node offers."""
-
-    name: str
-    size: int
-    retention: int = KEEP << 1
-    listing: int = 0  # of a directory at a URL, where other nodes read it: stands for its names and sizes (``records.listing_of``)
-
-
-class Blob(Struct, frozen=True):
-    """Answer to a fetch: content inline when small, else it is to be read from the holder's data server."""
-
-    name: str
-    size: int
-    data: bytes | None = None
-    mode: int = 0o444
-    missing: bool = False
-    mtime_ns: int = 0  # 0: not known
-
-
 # ── submitter <-> nodes ────────────────────────────────────────────────────────────────────────────
 
 
@@ -184,7 +153,8 @@ class RunBegin(Message, frozen=True, tag=1):
     run: int
     client: int
     info: RunInfo
-    epoch: int = 0  # of the submitter's view when the run began
+    epoch: int = 0  # of a view of the submitter's: from the beginning of the run until that no node was lost
+    since: int = 0  # the epoch of its view when the run began
 
 
 class RunReady(Message, frozen=True, tag=2):
@@ -431,6 +401,24 @@ class FilesTaken(Message, frozen=True, tag=43):
     refused: bool = False
 
 
+class HandOver(Message, frozen=True, tag=44):
+    """FLS -> FLS: what the sender knows of files whose partitions are the receiver's in the view of ``epoch``. With ``partitions`` come the
+    last of them: of these the sender has no more to say than what reaches it late (``Astray``)."""
+
+    epoch: int
+    partitions: tuple[int, ...]
+    runs: tuple[RunFacts, ...]
+    all_said: bool = False  # the sender has missed a view: nobody is to wait for more from it
+
+
+class Astray(Message, frozen=True, tag=45):
+    """FLS -> FLS: ``peer`` said this to the sender, whose view of ``epoch`` says that it is for the receiver."""
+
+    epoch: int
+    peer: int
+    message: Publish | Replica | Locate | Release | ReadAgain | Poison | FinalizeFiles | Lost
+
+
 # ── membership ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -595,6 +583,7 @@ class FsResponse(Message, frozen=True, tag=73):
 AnyMessage = (
     RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone | Spilled | Assign | Done | TaskMoved
     | OutOfService | StealAsk | StealNone | ReducePlan | PartLost | Locate | Located | FileFailed | Publish | Replica | Release | ReadAgain
-    | Drop | Flush | Lost | Fetch | Content | TakeFiles | FilesTaken | View | ViewChange | Join | Heartbeat | Leave | Withdraw | DrainNode
-    | Shutdown | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned | PeerRequest | PeerResponse | FsRequest | FsResponse
+    | Drop | Flush | Lost | Fetch | Content | TakeFiles | FilesTaken | HandOver | Astray | View | ViewChange | Join | Heartbeat | Leave
+    | Withdraw | DrainNode | Shutdown | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned | PeerRequest | PeerResponse
+    | FsRequest | FsResponse
 )  # fmt: skip

@@ -10,10 +10,11 @@ names. ``balanced`` then brings the loads back.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
 
 from xxhash import xxh64_intdigest
 
@@ -74,13 +75,17 @@ class PartitionTable:
             return self.single
         return self.owners[xxh64_intdigest(key.encode("utf-8", "surrogateescape")) % len(self.owners)]
 
+    def parts(self, keys: Sequence[str]) -> list[int]:
+        """The partition of each."""
+        return _partitions(keys, len(self.owners))
+
     def group(self, keys: Sequence[str]) -> dict[int, list[str]]:
         """``keys`` by the node that keeps their record."""
         if self.single is not None:
             return {self.single: list(keys)} if keys else {}
         owners = self.owners
         out: dict[int, list[str]] = {}
-        for key, part in zip(keys, _partitions(keys, len(owners)), strict=True):
+        for key, part in zip(keys, self.parts(keys), strict=True):
             node = owners[part]
             if node in out:
                 out[node].append(key)
@@ -193,3 +198,27 @@ class PartitionTable:
         if self.owners is other.owners:
             return set()
         return {part for part, (a, b) in enumerate(zip(self.owners, other.owners, strict=True)) if a != b}
+
+
+class Moves(NamedTuple):
+    """Partitions that have another owner in one table than in the one before. Not to be changed."""
+
+    left: dict[int, list[int]]  # by the owner before
+    came: dict[int, list[int]]  # by the owner after
+
+
+#: The last ones: nodes of one process, of which a simulation has thousands, ask for the same.
+_moves: deque[tuple[PartitionTable, PartitionTable, Moves]] = deque(maxlen=2)
+
+
+def moves_between(before: PartitionTable, after: PartitionTable) -> Moves:
+    """What has moved between two tables with as many partitions."""
+    for one, other, known in _moves:
+        if one is before and other is after:
+            return known
+    moves = Moves({}, {})
+    for part in sorted(before.moved(after)):
+        moves.left.setdefault(before.owners[part], []).append(part)
+        moves.came.setdefault(after.owners[part], []).append(part)
+    _moves.append((before, after, moves))
+    return moves

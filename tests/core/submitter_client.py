@@ -60,7 +60,7 @@ class Client(Recorder[Submitter]):
     def begun(self, *nodes: int, unit_size: int = 0, shard: int = -1) -> Self:
         """The first view, with the announcement of the run to its nodes."""
         self.view(*nodes, unit_size=unit_size, shard=shard)
-        assert self.take_all(m.RunBegin) == [(node, m.RunBegin(RUN, CLIENT, info(), self.epoch)) for node in nodes]
+        assert self.take_all(m.RunBegin) == [(node, m.RunBegin(RUN, CLIENT, info(), self.epoch, self.epoch)) for node in nodes]
         return self
 
     def submitted(self) -> dict[int, list[int]]:

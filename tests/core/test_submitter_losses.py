@@ -92,7 +92,7 @@ def test_a_second_making_leaves_alone_what_the_first_has_put_on_shared_storage()
 
 def test_a_shard_that_asked_too_early_is_answered_when_the_task_has_ended() -> None:
     """It asks while the task runs; the news of the end may then go to the shard that had the partition before."""
-    client = Client(task("a", "", "x"), task("b", "x"), task("f", "", "y"), task("c", "y")).begun(0, 1)
+    client = Client(task("a", "", "x"), task("b", "x"), task("f", "", "y"), task("c", "y")).begun(0, 1, 2)
     client.submitted()
     client.tell(1, m.Lost(RUN, keys("x y"), -1)).nothing_left()
     client.ends(0, result(0), result(2, Outcome.EXIT)).effects_of(Ended)

@@ -49,8 +49,18 @@ def test_a_new_node_is_told_of_the_run_and_since_when_it_runs() -> None:
     client = Client(*MANY, limits=SMALL).begun(0, unit_size=1)
     client.submitted()
     client.view(0, 1, unit_size=1)
-    assert client.take(m.RunBegin, 1) == m.RunBegin(RUN, CLIENT, info(), 1)
+    assert client.take(m.RunBegin, 1) == m.RunBegin(RUN, CLIENT, info(), 2, 1), "no node was lost until now"
     assert {dispatcher: len(tids) for dispatcher, tids in client.submitted().items()} == {1: 8}
+    client.view(0, 1, 2).view(0, 2).view(0, 2, 3)
+    assert [begin.epoch for _, begin in client.take_all(m.RunBegin)] == [3, 3], "in the fourth view one was"
+
+
+def test_a_submitter_that_has_missed_a_view_takes_it_that_nodes_were_lost_in_it() -> None:
+    client = Client(*MANY, limits=SMALL).begun(0, unit_size=1)
+    client.epoch += 1
+    client.view(0, 1, unit_size=1)
+    assert client.take(m.RunBegin, 1) == m.RunBegin(RUN, CLIENT, info(), 1, 1)
+    assert client.machine.remaking.losses == 1
 
 
 def test_tasks_of_a_dead_dispatcher_go_to_the_others_whether_they_have_credit_or_not() -> None:

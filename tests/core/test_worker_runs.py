@@ -137,12 +137,34 @@ def test_files_of_an_earlier_life_are_adopted() -> None:
 # ── nodes come and go ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_moved_to_another_shard_is_told_and_asked_there() -> None:
-    node = Node().assign(mine(1, outputs="a"), mine(2, "b")).exits(1, 12).forget()
-    node.feed(members(PartitionTable([3] * 8), [1, 2, 3], {SHARD}))
-    assert node.take(m.Publish, 3).files == (m.Published(key("a"), 12, m.retention(m.KEEP)),), "readers can be counted no more"
-    assert node.take(m.Locate, 3) == m.Locate(RUN, keys("b"))
+def told_anew(node: Node, shard: int) -> None:
+    assert node.take(m.Publish, shard).files == (m.Published(key("a"), 12, m.retention(m.KEEP)),), "readers can be counted no more"
+    assert node.take(m.Locate, shard) == m.Locate(RUN, keys("b"))
     node.nothing_left()
+
+
+def test_the_heir_of_a_shard_that_died_is_told_and_asked() -> None:
+    node = Node().assign(mine(1, outputs="a"), mine(2, "b")).exits(1, 12).forget()
+    node.feed(members(PartitionTable([3] * 8, 2), [1, 2, 3], {SHARD}))
+    told_anew(node, 3)
+
+
+def test_a_shard_that_lives_hands_over_by_itself() -> None:
+    """If it dies later, it may not have done so, and who has the partition by then is told."""
+    node = Node().assign(mine(1, outputs="a"), mine(2, "b")).exits(1, 12).forget()
+    node.feed(members(PartitionTable([3] * 8, 2), [1, 2, 3])).nothing_left()
+    node.feed(members(PartitionTable([2] * 8, 3), [1, 2, 3])).nothing_left()
+    node.feed(members(PartitionTable([2] * 8, 4), [1, 2, 3], {1})).nothing_left()
+    node.feed(members(PartitionTable([2] * 8, 5), [1, 2, 3], {SHARD}))
+    told_anew(node, 2)
+    node.feed(members(PartitionTable([2] * 8, 6), [1, 2, 3], {SHARD, 3}))
+    told_anew(node, 2)
+
+
+def test_after_views_that_were_missed_all_is_told_and_asked() -> None:
+    node = Node().assign(mine(1, outputs="a"), mine(2, "b")).exits(1, 12).forget()
+    node.feed(members(PartitionTable([SHARD] * 8, 3), [1, 2, 3]))
+    told_anew(node, SHARD)
 
 
 def test_a_fetch_from_a_dead_holder_is_begun_anew() -> None:
@@ -224,4 +246,8 @@ def test_what_overtakes_the_first_view_of_a_node_waits_for_it() -> None:
     out = core.handle(Received(0, m.View(2, 0, members, (2,) * 8)), 0.2)
     said = [(effect.to, effect.message) for effect in out if isinstance(effect, Send)]
     assert (CLIENT, m.RunReady(RUN, 2)) in said
-    assert (CLIENT, m.Lost(RUN, ("7/./0",), -1)) in said
+    missed = (CLIENT, m.Lost(RUN, ("7/./0",), -1))
+    assert missed not in said, "it waits for what the others have known"
+    out = core.handle(Received(0, m.HandOver(2, tuple(range(8)), ())), 0.3)
+    said = [(effect.to, effect.message) for effect in out if isinstance(effect, Send)]
+    assert missed in said, "it began in a view that nobody here knows"

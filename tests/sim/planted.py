@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import msgspec
@@ -18,7 +18,6 @@ from amfs.engine.worker_records import ReadyQueue, TaskEntry
 from amfs.net.link import Link, Packet
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import MembersChanged
-from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.states import PENDING, FileState, Outcome
 from amfs.workflow.specs import SpecMaker
 from amfs.workflow.tokens import is_token
@@ -358,9 +357,9 @@ def settle_after_death(patch: pytest.MonkeyPatch) -> None:
     """A node dies while the finals of a list that grew are settled: the submitter goes on to wait for what it had asked of it."""
     real = Submitter._tell_heirs
 
-    def _tell_heirs(self: Submitter, told: PartitionTable) -> None:
+    def _tell_heirs(self: Submitter, parts: Set[int]) -> None:
         begun, self.closing.begun = self.closing.begun, False
-        real(self, told)
+        real(self, parts)
         self.closing.begun = begun
 
     patch.setattr(Submitter, "_tell_heirs", _tell_heirs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import types
 import typing
 from pathlib import Path
 
@@ -44,6 +45,8 @@ def simplest(kind: type[typing.Any]) -> typing.Any:
         hint = hints[field.name]
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             arguments.append(simplest(hint))
+        elif typing.get_origin(hint) is types.UnionType:
+            arguments.append(simplest(typing.get_args(hint)[0]))
         elif typing.get_origin(hint) in (tuple, dict):
             arguments.append(typing.get_origin(hint)())
         else:
