@@ -4,13 +4,13 @@
 # VENV     where the virtual environment goes (default .venv)
 # ARGS     passed on: make test ARGS="-k journal -x"
 # N, SEED  of make chaos: so many runs, from this seed
-# JOBS     processes that run the tests (default: one more than CPUs, for many tests wait, at most 4; 0: none but pytest itself)
+# JOBS     processes that run the tests (default: two more than CPUs, for many tests wait, at most 4; 0: none but pytest itself)
 
 SHELL  := /bin/sh
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
-JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 SETUP  := VENV="$(VENV)" PYTHON="$(PYTHON)" sh tools/setup.sh
 SEEDS  ?= 2000
 N      ?= 20

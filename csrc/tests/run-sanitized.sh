@@ -16,4 +16,4 @@ cmake -S "$top" -B "$build" -D$flag=ON -DAMFS_TESTS=ON -DAMFS_WERROR=ON -DCMAKE_
 cmake --build "$build" --parallel 2 >>"$build.log" 2>&1 || { cat "$build.log"; exit 1; }
 export ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:${ASAN_OPTIONS-}" UBSAN_OPTIONS="print_stacktrace=1:${UBSAN_OPTIONS-}"
 export TSAN_OPTIONS="second_deadlock_stack=1:suppressions=$top/csrc/tests/tsan.supp:${TSAN_OPTIONS-}"
-cd "$build" && ctest --output-on-failure
+cd "$build" && ctest --output-on-failure --parallel 4 # most of them wait

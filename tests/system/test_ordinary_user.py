@@ -36,6 +36,8 @@ class Person:
         self.uid, self.gid, self.home = uid, gid, home
         self.python = ""
         self.env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "AMFS_RUN_DIR": str(home / "run")}
+        if sys.pycache_prefix is not None:  # bytecode is not beside the sources, and he could not read where it is or keep his own
+            self.env["PYTHONPYCACHEPREFIX"] = str(home / "bytecode")
 
     def run(self, *command: object, code: int | None = 0, uid: int = -1) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
