@@ -357,6 +357,8 @@ def test_a_count_of_which_nobody_knows_is_an_error_and_not_asked_again(three: Cl
     _, name, ino = renamed_file(three, kernel, (1, 2))
     deaf = Deaf()
     try:
+        until(lambda: here.meta.direct_uses(ino) == (0, 0, False), "its shard has not answered")
+        assert here.meta.cached(ino)
         here.io.forget_peer(2)
         here.io.set_peer(2, "127.0.0.1", deaf.socket.getsockname()[1])
         asked = here.io.questions[0]
@@ -370,6 +372,8 @@ def test_a_count_of_which_nobody_knows_is_an_error_and_not_asked_again(three: Cl
         deaf.line.close()
         assert kernel.wait(unlinking)[0] == errno.EIO
         assert "unnamed" not in kernel.asked()
+        with pytest.raises(OSError):
+            here.meta.cached(ino)
         assert three.nodes[2].meta.getattr(ino, 2)[2] == 1
     finally:
         deaf.close()
