@@ -1,4 +1,5 @@
-"""Unlinking a name whose record is on another node (peer_meta.h: UNLINK, then UNCOUNT): the shard's answers, and mounts that ask."""
+"""Names whose record is on another node (peer_meta.h): looked up (LOOKUP, then GETATTR) and unlinked (UNLINK, then UNCOUNT). The shard's answers,
+and mounts that ask."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from peer_meta_nodes import (
     ELSEWHERE,
     GONE,
     GUARD_S,
+    LOOKUP,
     META_BUSY,
     META_NOT_MINE,
     PARTITIONS,
@@ -71,6 +73,18 @@ def test_the_name_goes_and_the_asker_hears_of_which_file_it_was(cluster: Cluster
     assert (answer.attr.ino, answer.attr.mode, answer.attr.nlink) == (ino, kind, 0)
     assert not names(cluster)
     assert line.ask(UNLINK, ROOT, name=name).error == errno.ENOENT
+
+
+def test_who_looks_a_name_up_hears_of_which_file_it_is_and_is_told_when_it_changes(cluster: Cluster, line: Line) -> None:
+    name, ino = named_here(cluster)
+    answer = line.ask(LOOKUP, ROOT, name=name)
+    assert (answer.error, answer.flags & ELSEWHERE) == (0, ELSEWHERE)
+    assert answer.attr is not None
+    assert (answer.attr.ino, answer.attr.mode) == (ino, FILE)
+    assert cluster.nodes[0].meta.remove(ROOT, name, 0, ino)[2] == (1,)
+    directory = cluster.name_at(0, "d")
+    cluster.nodes[0].meta.insert(ROOT, directory, 0, cluster.nodes[1].meta.new_number(1), stat.S_IFDIR, False)
+    assert line.ask(LOOKUP, ROOT, name=directory).error == META_NOT_MINE, "every node knows directories"
 
 
 def test_a_name_that_concerns_others_stays(cluster: Cluster, line: Line) -> None:
@@ -231,6 +245,32 @@ def test_a_renamed_file_is_unlinked_without_the_poll_loop(three: Cluster, place:
     until(lambda: three.nodes[0].parts() == 0, "its content stays")
     assert kernel.lookup(name)[0] == errno.ENOENT
     assert not [op for op in kernel.asked() if op != "touched"]
+
+
+@pytest.mark.parametrize("place", [(1, 0), (1, 2), (2, 1)])
+def test_a_renamed_file_is_looked_up_without_the_poll_loop(three: Cluster, place: tuple[int, int]) -> None:
+    """Its node hears of later changes of it."""
+    kernel, owner = mounted(three), three.nodes[place[1]].meta
+    name, ino = three.name_at(place[0]), owner.create(ROOT, three.name_at(place[1]), 1, -1, None, tuple(record()))[0]
+    three.nodes[place[0]].meta.insert(ROOT, name, 0, ino, FILE, False)
+    owner.link(ino, 1, 7 * 10**9, -1)
+    error, data = kernel.lookup(name)
+    assert (error, *struct.unpack_from("<Q", data)) == (0, ino)
+    assert struct.unpack_from("<I", data, 40 + 64) == (2,), "links"
+    assert not kernel.asked()
+    assert owner.link(ino, -1, 8, -1)[2] == ((0,) if place[1] else ())
+
+
+@pytest.mark.parametrize("kind", ["gone", "moving"])
+def test_a_record_that_is_not_there_is_looked_up_by_the_poll_loop(three: Cluster, kind: str) -> None:
+    kernel, owner = mounted(three), three.nodes[2].meta
+    name, ino = three.name_at(1), owner.create(ROOT, three.name_at(2), 1, -1, None, tuple(record()))[0]
+    three.nodes[1].meta.insert(ROOT, name, 0, ino if kind == "moving" else 2 << 40 | 77, FILE, False)
+    owner.set_moving([owner.ino_partition(ino)], kind == "moving")
+    unique = kernel.send(1, ROOT, name + b"\0")
+    assert kernel.until_asked() == ["lookup"]
+    kernel.fuse.reply_error(unique, errno.EIO)
+    assert kernel.wait(unique)[0] == errno.EIO
 
 
 @pytest.mark.parametrize("place", PLACES)
