@@ -19,6 +19,7 @@ struct fuse_asking {
     enum amfs_fuse_op op;
     uint32_t flags;
     bool attempt; /* it is a blind task's */
+    bool record; /* the node of the name has answered; that of the record is asked */
     bool content; /* what is asked for is the content of a small file, to be opened */
     struct meta_attr brings; /* its record */
     size_t name_length;
@@ -129,6 +130,29 @@ static bool ask_content(struct amfs_fuse *mount, uint64_t unique, uint64_t ino, 
     return false;
 }
 
+static bool found(const struct fuse_asking *asking, const struct peer_meta_answer *answer);
+
+/* The name is known, and of which file it is; the record is on another node than the name. Whatever changes one of them meanwhile makes the answer old. */
+static bool find_record(const struct fuse_asking *asking, uint64_t ino) {
+    struct node *node = asking->mount->node;
+    int32_t owner = fuse_owner_of(node, ino);
+    if (owner == node->id) {
+        struct peer_meta_answer here = {.flags = PEER_META_HAS_ATTR};
+        atomic_fetch_add(&asking->mount->looking, 1); /* who changes it meanwhile tells our kernels */
+        bool done = meta_getattr(node->meta, ino, node->id, &here.attr) == 0 && found(asking, &here);
+        atomic_fetch_sub(&asking->mount->looking, 1);
+        return done;
+    }
+    struct fuse_asking *next = malloc(sizeof *next + asking->name_length);
+    if (next == NULL) return false;
+    memcpy(next, asking, sizeof *next + asking->name_length);
+    next->record = true;
+    struct peer_meta_question question = {.op = PEER_META_GETATTR, .ino = ino};
+    if (peer_meta_ask(peer_meta_of(node->io), owner, &question, &next->call) == 0) return true;
+    free(next);
+    return false;
+}
+
 bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     struct node *node = mount->node;
     struct peer_meta *peer_meta = is_alone(node) ? NULL : peer_meta_of(node->io);
@@ -213,6 +237,7 @@ static bool found(const struct fuse_asking *asking, const struct peer_meta_answe
     uint64_t parent;
     bool cache, name = asking->op == FUSE_OP_LOOKUP;
     if (!is_fresh(asking, attr.ino)) return false;
+    if ((answer->flags & PEER_META_ELSEWHERE) != 0) return name && !asking->record && find_record(asking, attr.ino);
     note_small(asking, answer);
     if (S_ISDIR(attr.mode) && name) {
         if (meta_dir_get(node->meta, attr.ino, &attr, &parent) != 0) return false; /* it is being made, or removed */

@@ -35,11 +35,21 @@ void fuse_unlinked(struct amfs_fuse *mount, uint64_t unique, uint64_t dir, uint6
     fuse_notify_others(mount, ino, false);
 }
 
+/* The name has gone, and nobody knows more than that. A kernel that is told of an error keeps the name. */
+static void fail(struct uncounting *it) {
+    struct amfs_fuse *mount = it->mount;
+    bool replica;
+    meta_uncache(mount->node->meta, it->what.ino, &replica);
+    fuse_touch(mount, it->what.dir);
+    amfs_fuse_reply_error(mount, it->unique, EIO);
+    amfs_fuse_invalidate_entry(mount, it->what.dir, it->what.name, it->what.length);
+    fuse_notify_others_entry(mount, it->what.dir, it->what.name, it->what.length);
+}
+
 static void counted(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
     struct uncounting *it = (struct uncounting *)(void *)call;
     if (answer->error == PEER_META_LOST) { /* a link less once too often could take content along that has a name */
-        fuse_touch(it->mount, it->what.dir);
-        amfs_fuse_reply_error(it->mount, it->unique, EIO);
+        fail(it);
     } else if (answer->error == 0 || answer->error == ENOENT) { /* ENOENT: the record was lost with a node */
         fuse_unlinked(it->mount, it->unique, it->what.dir, it->what.ino, answer->flags);
     } else {
@@ -93,7 +103,7 @@ void fuse_uncount(struct amfs_fuse *mount, uint64_t unique, const struct fuse_un
 static void known(struct peer_meta_held *held, int error) {
     struct uncounting *it = (struct uncounting *)(void *)((char *)held - offsetof(struct uncounting, held));
     if (error == 0 && ask(it)) return;
-    if (error != 0) amfs_fuse_reply_error(it->mount, it->unique, error); /* the poll loop waits on, and counts then */
+    if (error != 0) fail(it); /* the poll loop waits on, and counts then */
     fuse_slow_uncount(it->mount, it->unique, &it->what);
     free(it);
 }

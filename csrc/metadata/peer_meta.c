@@ -36,7 +36,12 @@ static int lookup(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     int error = meta_lookup(peer_meta->meta, q->ino, q->name, q->name_length, node, &ino, &type, &reply->attr);
     if (error == ENOENT && meta_dir_get(peer_meta->meta, q->ino, &dir, &parent) != 0)
         return META_BUSY; /* we may not have heard of the directory yet */
-    if (error == 0 && reply->attr.mode == 0) return META_NOT_MINE;
+    if (error == 0 && reply->attr.mode == 0) { /* the record is on another node: the asker asks that for it */
+        if (S_ISDIR(type)) return META_NOT_MINE;
+        reply->attr = (struct meta_attr){.ino = ino, .mode = type, .writer = -1, .rank = -1};
+        reply->flags |= PEER_META_ELSEWHERE;
+        return 0;
+    }
     if (error == 0) say_small(peer_meta, node, reply);
     return error;
 }

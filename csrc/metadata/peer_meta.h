@@ -14,7 +14,7 @@
 #include "fsmeta.h"
 
 enum peer_meta_op {
-    PEER_META_LOOKUP = 1, /* ino: directory, name; answers attr */
+    PEER_META_LOOKUP = 1, /* ino: directory, name; answers attr; with PEER_META_ELSEWHERE only the number and the type */
     PEER_META_GETATTR, /* ino */
     PEER_META_OPEN, /* ino: to read it; PEER_META_HOLDS: all of its content is at the asker (of an empty file: from now on) */
     PEER_META_CREATE, /* ino: directory, name, attr, value: target of a symbolic link */

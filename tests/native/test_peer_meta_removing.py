@@ -1,4 +1,4 @@
-"""Unlinking a name whose record is on another node (peer_meta.h: UNLINK, then UNCOUNT): the shard's answers, and mounts that ask."""
+"""Names whose record is on another node (peer_meta.h): looked up (LOOKUP, then GETATTR) and unlinked (UNLINK, then UNCOUNT)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ import socket
 import stat
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from data_handshake import accept
+from data_handshake import accept, exactly
 from peer_meta_nodes import (
+    ANSWER,
     ELSEWHERE,
+    GETATTR,
     GONE,
     GUARD_S,
+    HAS_ATTR,
+    LOOKUP,
     META_BUSY,
     META_NOT_MINE,
     PARTITIONS,
+    QUESTION,
+    RECORD,
     ROOT,
     UNCOUNT,
     UNLINK,
@@ -27,6 +34,7 @@ from peer_meta_nodes import (
     Kernel,
     Line,
     connected,
+    pack_record,
     record,
 )
 from waiting import until
@@ -71,6 +79,18 @@ def test_the_name_goes_and_the_asker_hears_of_which_file_it_was(cluster: Cluster
     assert (answer.attr.ino, answer.attr.mode, answer.attr.nlink) == (ino, kind, 0)
     assert not names(cluster)
     assert line.ask(UNLINK, ROOT, name=name).error == errno.ENOENT
+
+
+def test_who_looks_a_name_up_hears_of_which_file_it_is_and_is_told_when_it_changes(cluster: Cluster, line: Line) -> None:
+    name, ino = named_here(cluster)
+    answer = line.ask(LOOKUP, ROOT, name=name)
+    assert (answer.error, answer.flags & ELSEWHERE) == (0, ELSEWHERE)
+    assert answer.attr is not None
+    assert (answer.attr.ino, answer.attr.mode) == (ino, FILE)
+    assert cluster.nodes[0].meta.remove(ROOT, name, 0, ino)[2] == (1,)
+    directory = cluster.name_at(0, "d")
+    cluster.nodes[0].meta.insert(ROOT, directory, 0, cluster.nodes[1].meta.new_number(1), stat.S_IFDIR, False)
+    assert line.ask(LOOKUP, ROOT, name=directory).error == META_NOT_MINE, "every node knows directories"
 
 
 def test_a_name_that_concerns_others_stays(cluster: Cluster, line: Line) -> None:
@@ -233,6 +253,32 @@ def test_a_renamed_file_is_unlinked_without_the_poll_loop(three: Cluster, place:
     assert not [op for op in kernel.asked() if op != "touched"]
 
 
+@pytest.mark.parametrize("place", [(1, 0), (1, 2), (2, 1)])
+def test_a_renamed_file_is_looked_up_without_the_poll_loop(three: Cluster, place: tuple[int, int]) -> None:
+    """Its node hears of later changes of it."""
+    kernel, owner = mounted(three), three.nodes[place[1]].meta
+    name, ino = three.name_at(place[0]), owner.create(ROOT, three.name_at(place[1]), 1, -1, None, tuple(record()))[0]
+    three.nodes[place[0]].meta.insert(ROOT, name, 0, ino, FILE, False)
+    owner.link(ino, 1, 7 * 10**9, -1)
+    error, data = kernel.lookup(name)
+    assert (error, *struct.unpack_from("<Q", data)) == (0, ino)
+    assert struct.unpack_from("<I", data, 40 + 64) == (2,), "links"
+    assert not kernel.asked()
+    assert owner.link(ino, -1, 8, -1)[2] == ((0,) if place[1] else ())
+
+
+@pytest.mark.parametrize("kind", ["gone", "moving"])
+def test_a_record_that_is_not_there_is_looked_up_by_the_poll_loop(three: Cluster, kind: str) -> None:
+    kernel, owner = mounted(three), three.nodes[2].meta
+    name, ino = three.name_at(1), owner.create(ROOT, three.name_at(2), 1, -1, None, tuple(record()))[0]
+    three.nodes[1].meta.insert(ROOT, name, 0, ino if kind == "moving" else 2 << 40 | 77, FILE, False)
+    owner.set_moving([owner.ino_partition(ino)], kind == "moving")
+    unique = kernel.send(1, ROOT, name + b"\0")
+    assert kernel.until_asked() == ["lookup"]
+    kernel.fuse.reply_error(unique, errno.EIO)
+    assert kernel.wait(unique)[0] == errno.EIO
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_hard_link_goes_and_the_file_stays(three: Cluster, place: tuple[int, int]) -> None:
     kernel = mounted(three)
@@ -351,11 +397,10 @@ def look_up(kernel: Kernel, name: bytes) -> None:
             kernel.fuse.reply_error(request[0], errno.ENOENT)
 
 
-def test_a_count_of_which_nobody_knows_is_an_error_and_not_asked_again(three: Cluster) -> None:
-    """A link less once too often could take content along that has another name."""
-    kernel, here = mounted(three), three.nodes[0]
-    _, name, ino = renamed_file(three, kernel, (1, 2))
-    deaf = Deaf()
+@contextmanager
+def deaf_node(three: Cluster, kernel: Kernel) -> Iterator[Deaf]:
+    """Node 0 takes a deaf peer for node 2, and is connected with it."""
+    here, deaf = three.nodes[0], Deaf()
     try:
         here.io.forget_peer(2)
         here.io.set_peer(2, "127.0.0.1", deaf.socket.getsockname()[1])
@@ -363,16 +408,56 @@ def test_a_count_of_which_nobody_knows_is_an_error_and_not_asked_again(three: Cl
         until(lambda: look_up(kernel, three.name_at(2, "y")) or deaf.is_called(), "it does not connect")
         deaf.serve()
         until(lambda: look_up(kernel, three.name_at(2, "y")) or here.io.questions[0] > asked, "it does not ask")
+        yield deaf
+    finally:
+        deaf.close()
+
+
+def await_question(line: socket.socket | None, op: int, ino: int) -> int:
+    """The serial number of this question; others are left as they are."""
+    assert line is not None
+    while True:
+        size, serial, asked, _, _, _, about, _ = QUESTION.unpack(head := exactly(line, QUESTION.size))
+        exactly(line, size - len(head))
+        if (asked, about) == (op, ino):
+            return int(serial)
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_a_name_that_changes_before_the_record_comes_is_looked_up_again(three: Cluster, changes: bool) -> None:
+    kernel, name, ino = mounted(three), three.name_at(1), 2 << 40 | 77
+    three.nodes[1].meta.insert(ROOT, name, 0, ino, FILE, False)
+    with deaf_node(three, kernel) as deaf:
+        unique = kernel.send(1, ROOT, name + b"\0")
+        serial = await_question(deaf.line, GETATTR, ino)
+        if changes:
+            kernel.fuse.invalidate_entry(ROOT, name)
+        kernel.asked()
+        assert deaf.line is not None
+        deaf.line.sendall(ANSWER.pack(ANSWER.size + RECORD.size, serial, 0, HAS_ATTR) + pack_record(record(ino=ino, nlink=1)))
+        if changes:
+            assert "lookup" in kernel.until_asked()
+            kernel.fuse.reply_error(unique, errno.ENOENT)
+        assert kernel.wait(unique)[0] == (errno.ENOENT if changes else 0)
+
+
+def test_a_count_of_which_nobody_knows_is_an_error_and_not_asked_again(three: Cluster) -> None:
+    """A link less once too often could take content along that has another name."""
+    kernel, here = mounted(three), three.nodes[0]
+    _, name, ino = renamed_file(three, kernel, (1, 2))
+    until(lambda: here.meta.direct_uses(ino) == (0, 0, False), "its shard has not answered")
+    assert here.meta.cached(ino)
+    with deaf_node(three, kernel) as deaf:
         unlinking = kernel.send(10, ROOT, name + b"\0")
-        until(lambda: name not in names(three), "the name stays")
-        until(lambda: here.io.questions[0] >= asked + 3, "the record is not asked")
+        await_question(deaf.line, UNCOUNT, ino)
+        assert name not in names(three)
         assert deaf.line is not None
         deaf.line.close()
         assert kernel.wait(unlinking)[0] == errno.EIO
         assert "unnamed" not in kernel.asked()
+        with pytest.raises(OSError):
+            here.meta.cached(ino)
         assert three.nodes[2].meta.getattr(ino, 2)[2] == 1
-    finally:
-        deaf.close()
 
 
 # ── backups hear of the name first ─────────────────────────────────────────────────────────────────
