@@ -389,8 +389,9 @@ class Room:
     # ── files from other nodes ─────────────────────────────────────────────────────────────────────
 
     def _next_fetches(self) -> None:
-        """Fetch what there is room for below the mark. Room for more is made when the node has nothing else to do: the tasks at hand go
-        first, and use up what they have."""
+        """Fetch what there is room for below the mark. While a slot is empty and nothing is on its way, one more is fetched into the room
+        above it that running tasks leave. More is made when the node has nothing else to do: the tasks at hand go first, and use up what
+        they have."""
         memory = self.memory
         while self.files.fetches:
             run, file = self.files.fetches[0]
@@ -399,7 +400,9 @@ class Room:
                 if file.size > memory.mark and memory.may_spill(file.size):
                     self.files.to_disk.add(file.name)
                 elif file.size > memory.room() - (memory.limit - memory.mark):
-                    idle = not (self.inflight or self.granted or self.ready or memory.coming)
+                    idle = not (self.granted or self.ready or memory.coming) and len(self.inflight) < self.slots
+                    if self.inflight and idle:
+                        idle = file.size <= memory.room(self._reserved())
                     if not idle and file.leaver < 0:  # what a node that leaves has cannot wait
                         return
                     if file.size > memory.room():

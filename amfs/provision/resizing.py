@@ -46,8 +46,7 @@ def look(session: SessionRecord) -> Nodes:
 
 def held(data: Mapping[str, Any]) -> int:
     """Bytes that a node would have to hand over, or that would have to be made again."""
-    all_of_it: int = sum(data.get(name, 0) for name in ("memory", "fs_memory", "spilled", "fs_spilled"))
-    return all_of_it - int(data.get("memory_spare", 0))
+    return int(sum(data.get(name, 0) for name in ("memory", "fs_memory", "spilled", "fs_spilled")) - data.get("memory_spare", 0))
 
 
 def resize(

@@ -82,10 +82,13 @@ def test_every_fact_of_a_record_is_handed_over() -> None:
 
 
 def test_what_is_said_to_the_new_owner_waits_for_the_records() -> None:
-    new = shard(1).feed(view(2, [1] * PARTS)).tell(2, m.Locate(RUN, ("7/a",)), m.Release(RUN, ("7/a",))).nothing_left()
-    new.tell(0, *handed(shard().tell(3, publish()).feed(view(2, [1] * PARTS)), 1))
+    """A copy of a file that was not known yet would have been dropped, and files that are let go would have been kept."""
+    new = shard(1).feed(view(2, [1] * PARTS)).tell(2, m.Locate(RUN, ("7/a",)), m.Replica(RUN, ("7/a",)), m.Release(RUN, ("7/a",)))
+    new.tell(CLIENT, m.FinalizeFiles(RUN, (), ("7/b",))).nothing_left()
+    new.tell(0, *handed(shard().tell(3, publish(), publish("7/b", m.KEEP)).feed(view(2, [1] * PARTS)), 1))
     assert new.take(m.Located, 2) == m.Located(RUN, (m.FileAt("7/a", 5, (3,)),))
-    assert new.take(m.Drop, 3) == m.Drop(RUN, ("7/a",))
+    assert {name for _, drop in new.take_all(m.Drop, 3) for name in drop.names} == {"7/a", "7/b"}
+    assert new.take(m.Drop, 2) == m.Drop(RUN, ("7/a",))
     new.nothing_left()
 
 

@@ -181,6 +181,28 @@ def test_fetches_wait_while_the_node_has_other_work() -> None:
     assert node.take(m.Fetch, 2) == m.Fetch(RUN, keys("x"))
 
 
+def test_while_a_slot_is_empty_one_input_more_is_fetched_into_what_running_tasks_leave() -> None:
+    """Slots stood empty until the last task that ran had ended."""
+    node = Small(slots=2).makes(1, "a", 700 * KIB).forget()
+    node.assign(mine(2, "a"), mine(3, "x"), mine(4, "y"))
+    assert node.running() == [2]
+    node.located("x", 2, size=200 * KIB).located("y", 2, size=80 * KIB)
+    assert node.take(m.Fetch, 2) == m.Fetch(RUN, keys("x")), "one at a time"
+    node.tell(2, m.Content(RUN, (m.Blob(key("x"), 200 * KIB),)))
+    node.feed(JobDone(node.effect(FetchData).serial, "", 200 * KIB))
+    assert node.running() == [3]
+    assert not node.take_all(m.Fetch, 2), "no slot is empty"
+
+
+def test_no_input_is_fetched_into_the_room_for_what_running_tasks_make() -> None:
+    node = Small(slots=2).makes(1, "a", 400 * KIB).forget()
+    node.assign(mine(2, outputs="b"), mine(3, "x"))
+    node.located("x", 2, size=450 * KIB)
+    assert not node.take_all(m.Fetch, 2)
+    node.exits(2, 10 * KIB)
+    assert node.take(m.Fetch, 2) == m.Fetch(RUN, keys("x"))
+
+
 def test_without_a_spill_directory_it_is_said_what_is_full_and_what_helps() -> None:
     node = Small(MemoryLimits(limit=LIMIT, why_no_spill="there is no spill directory"), slots=1, alone=True)
     for tid, name in enumerate("abcd", 1):
