@@ -11,7 +11,7 @@ import errno
 import glob
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from amfs.client.connection import Call, failure
@@ -34,6 +34,7 @@ from amfs.operations.loading_common import (
     Work,
     digest_at,
     digests,
+    gone,
     inside_items,
     mode_of_directory,
     with_places,
@@ -83,10 +84,13 @@ def load(
         before = {member.node for member in files.connection.members()}
         for _ in range(PASSES):
             _by_nodes(files, work, items, "load", _load_order)
-            items = _lost(files, work, items)
+            dead = before - {member.node for member in files.connection.members()}
+            items = _lost(files, work, items, dead)
             if not items:
                 break
-        if before - {member.node for member in files.connection.members()}:
+        for item in items:
+            work.fail(item.outside, "it went with a node that died; say it again to go on")
+        if dead:
             _remove_halves(files, directories)
     else:
         nodes = [member.node for member in files.connection.members()]
@@ -243,14 +247,10 @@ def _dump_here(files: Files, work: Work, item: Item) -> None:
         work.fail(item.inside, error)
 
 
-def _lost(files: Files, work: Work, items: Sequence[Item]) -> list[Item]:
+def _lost(files: Files, work: Work, items: Sequence[Item], dead: Collection[int]) -> list[Item]:
     """What was loaded, and is not there any more: it went with a node that has died since."""
-    found = files.info_many([item.inside for item in items])
-    return [
-        item
-        for item, attr in zip(items, found, strict=True)
-        if item.outside not in work.failed and (isinstance(attr, FileNotFoundError) or (isinstance(attr, Attr) and attr.finished == LOST))
-    ]
+    lost = gone(files, [item.inside for item in items], dead)
+    return [item for item, is_gone in zip(items, lost, strict=True) if is_gone and item.outside not in work.failed]
 
 
 # ── by all nodes ───────────────────────────────────────────────────────────────────────────────────

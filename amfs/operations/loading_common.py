@@ -6,16 +6,19 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from amfs.client import verifying
-from amfs.client.connection import failure
+from amfs.client.connection import Call, failure
 from amfs.client.files import Files
 from amfs.client.selected import CLOSING_S, files_at, places
 from amfs.client.tree import has_magic, walk
 from amfs.host.umask import umask
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import LOST, WHOLE, Attr
 
+_ASKED = 64  # files of one question
 AUTO, NODES, CLIENT = WAYS = ("auto", "nodes", "client")
 
 Progress = Callable[[int], None]  # told the bytes that are done
@@ -136,3 +139,26 @@ def _inside_directories(files: Files, top: bytes, below: str, directories: dict[
         for each in entries:
             if each.is_dir():
                 directories[os.path.join(below, os.fsdecode(each.path[len(top) :].strip(b"/")))] = mode_of_directory(each.attr.mode)
+
+
+def gone(files: Files, paths: Sequence[bytes], dead: Collection[int]) -> list[bool]:
+    """Of files that were loaded: did their content go with a node that has died since?
+
+    Their records say so once their shards have heard of the death. Those that have not yet say which nodes have the content, and all
+    of these are ``dead``.
+    """
+    found = files.info_many(paths)
+    lost = [isinstance(attr, FileNotFoundError) or (isinstance(attr, Attr) and attr.finished == LOST) for attr in found]
+    whole = [
+        (at, attr.ino)
+        for at, attr in enumerate(found)
+        if dead and isinstance(attr, Attr) and attr.finished == 1 and attr.layout == WHOLE and attr.size
+    ]
+    portions = [whole[at : at + _ASKED] for at in range(0, len(whole), _ASKED)]
+    answers = files.call_many([Call(q.Where(tuple(ino for _, ino in portion))) for portion in portions])
+    for portion, answer in zip(portions, answers, strict=True):
+        if isinstance(answer, OSError):
+            raise answer
+        for (at, _), holding in zip(portion, answer[1], strict=True):
+            lost[at] = holding == errno.EIO if isinstance(holding, int) else bool(holding.holders) and {*holding.holders} <= {*dead}
+    return lost

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from hashlib import md5
@@ -32,6 +32,7 @@ from amfs.operations.loading_common import (
     Work,
     digest_at,
     digests,
+    gone,
     inside_items,
     with_places,
 )
@@ -41,7 +42,6 @@ from amfs.remote.place import Found, Kind, Remote, RemoteError
 from amfs.remote.transfers import GoneError, Transfers
 from amfs.remote.uploads import OLD_S, older
 from amfs.vocabulary import fs_requests as q
-from amfs.vocabulary.attr import LOST, Attr
 from amfs.vocabulary.url_moves import DUMP, GONE, LOAD, NUMBER, UrlEnd, UrlFile
 
 _PIECE = 4 << 20
@@ -141,7 +141,7 @@ def _load_by_nodes(
     mode = 0o666 & ~umask()
     mover = UrlMover(files, LOAD, storages, sources, ended, work.moved)
     left = list(range(len(wanted)))
-    before = {member.node for member in files.connection.members()}
+    first = before = {member.node for member in files.connection.members()}
     for _ in range(PASSES):
         chosen = [
             UrlFile(at, one.source, one.found.key, one.inside, 0, one.found.size, one.found.identity, one.found.mtime, mode)
@@ -156,8 +156,11 @@ def _load_by_nodes(
         for directory in {one.inside.rpartition(b"/")[0] or b"/" for one in wanted}:
             names = [name for name in files.listdir(directory) if name.startswith(b".amfs-load-%s-" % mover.name.encode())]
             files.call_many([Call(q.UnlinkPath(join(directory, name))) for name in names])
-        left = _lost(files, work, wanted)  # what had come to a node that has died since
+        left = _lost(files, work, wanted, first - now)  # what had come to a node that has died since
         mover.died = False
+    else:
+        for at in left:
+            work.fail(wanted[at].inside, "it went with a node that died; say it again to go on")
     for one in markers:
         try:
             transfers.patiently(partial(one.remote.stat, one.found.key))
@@ -168,13 +171,12 @@ def _load_by_nodes(
             files.makedirs(one.inside, exist_ok=True)  # the key ends with a slash: consoles make directories so
 
 
-def _lost(files: Files, work: Work, wanted: Sequence[_Wanted]) -> list[int]:
-    found = files.info_many([one.inside for one in wanted])
+def _lost(files: Files, work: Work, wanted: Sequence[_Wanted], dead: Collection[int]) -> list[int]:
+    lost = gone(files, [one.inside for one in wanted], dead)
     return [
         at
-        for at, (one, attr) in enumerate(zip(wanted, found, strict=True))
-        if not {one.remote.url(one.found.key), os.fsdecode(one.inside)} & work.failed.keys()
-        and (isinstance(attr, FileNotFoundError) or (isinstance(attr, Attr) and attr.finished == LOST))
+        for at, one in enumerate(wanted)
+        if lost[at] and not {one.remote.url(one.found.key), os.fsdecode(one.inside)} & work.failed.keys()
     ]
 
 
