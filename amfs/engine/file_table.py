@@ -60,12 +60,14 @@ class FileTable:
         file = run.files.get(name)
         if file is None:
             file = run.files[name] = File(name)
+            file.staged = True
             self.state.move_file(file, FileEvent.LOCATED)
             self._stage_file(run, file)
         if file.state == FileState.LOCAL or file.state == FileState.SHARED:
             return
         file.waiting.append(entry)
         entry.missing += 1
+        entry.staging += file.staged
 
     def _stage_file(self, run: Run, file: File) -> None:
         file.fetching = True
@@ -207,6 +209,7 @@ class FileTable:
         file.waiting = []
         for entry in waiting:
             entry.missing -= 1
+            entry.staging -= file.staged
             entry.bytes_in += file.size
             if fresh:
                 entry.unlocated -= 1
@@ -215,7 +218,10 @@ class FileTable:
             if not entry.missing:
                 self.state.unpark(entry)
                 self.state.become_ready(entry)
-            elif fresh and not entry.unlocated:
+                continue
+            if entry.missing == entry.staging:
+                self.state.unpark(entry)
+            if fresh and not entry.unlocated:
                 self.all_located(entry)
 
     def on_content(self, peer: int, message: m.Content) -> None:
@@ -408,8 +414,10 @@ class FileTable:
                 continue
             if entry.state == TaskState.READY:
                 self.state.move(entry, TaskEvent.INPUT_GONE)
-                run.parked[entry.spec.origin] = run.parked.get(entry.spec.origin, 0) + 1
             entry.missing += 1
+            entry.staging += file.staged
+            if not file.staged:
+                self.state.park(entry)
             file.waiting.append(entry)
             if name in entry.spec.inputs:
                 entry.unlocated += 1
@@ -419,6 +427,11 @@ class FileTable:
             self.state.move_file(file, FileEvent.LOCATED)
             self._stage_file(run, file)
             return
+        if file.staged:  # and now somebody makes it
+            file.staged = False
+            for entry in file.waiting:
+                entry.staging -= 1
+                self.state.park(entry)
         self.outbox.send(self.state.table.node_of(name), m.Lost(run.id, (name,), self.node))
         if file.waiting:
             self.outbox.locate(run.id, file.name)
@@ -436,7 +449,7 @@ class FileTable:
         for entry in list(run.tasks.values()):
             if event.name in entry.spec.inputs and entry.state == TaskState.READY:
                 self.state.move(entry, TaskEvent.INPUT_GONE)
-                run.parked[entry.spec.origin] = run.parked.get(entry.spec.origin, 0) + 1
+                self.state.park(entry)
                 file.waiting.append(entry)
         self.outbox.send(self.state.table.node_of(event.name), m.Lost(run.id, (event.name,), self.node))
         self.unreadable(run, file, event.error)

@@ -177,16 +177,16 @@ class Worker(Machine):
         for run in self.runs.values():
             for entry in list(run.tasks.values()):
                 if entry.spec.origin in dead and entry.state in (TaskState.INVALID, TaskState.READY):
-                    if entry.state == TaskState.INVALID:
-                        self.state.unpark(entry)
+                    parked = entry.parked
+                    self.state.unpark(entry)
                     asker = next((asker for asker in entry.askers if asker[0] not in dead), None)
                     if asker is None:
                         self.state.forget(entry)  # the submitter gives it to another dispatcher, which will assign it anew
                         continue
                     entry.spec = msgspec.structs.replace(entry.spec, origin=asker[0], attempt=asker[1])
                     entry.askers = tuple(other for other in entry.askers if other != asker)
-                    if entry.state == TaskState.INVALID:
-                        run.parked[asker[0]] = run.parked.get(asker[0], 0) + 1
+                    if parked:
+                        self.state.park(entry)
 
     def on_job_done(self, event: JobDone) -> None:
         job = self.jobs.pop(event.serial, None)
@@ -251,6 +251,7 @@ class Worker(Machine):
                 continue
             file.waiting.append(entry)
             entry.missing += 1
+            entry.staging += file.staged
             if state == FileState.INVALID:
                 entry.unlocated += 1
         for name in spec.shared:
@@ -259,8 +260,8 @@ class Worker(Machine):
         if not entry.missing:
             self.state.become_ready(entry)
             return
-        parked = run.parked
-        parked[spec.origin] = parked.get(spec.origin, 0) + 1
+        if entry.missing > entry.staging:
+            self.state.park(entry)
         self.outbox.touch(run.id)
         if not entry.unlocated:
             self.files.all_located(entry)
@@ -557,13 +558,14 @@ class Worker(Machine):
                 assert entry.state in (TaskState.INVALID, TaskState.READY, TaskState.RUNNING, TaskState.FLUSHING, TaskState.MOVED)
                 if entry.state == TaskState.INVALID:
                     assert entry.missing > 0, f"task {entry.spec.tid} waits for nothing"
-                    counted[entry.spec.origin] = counted.get(entry.spec.origin, 0) + 1
+                    assert entry.parked == (entry.missing > entry.staging >= 0), f"task {entry.spec.tid}: {entry.missing} {entry.staging}"
+                    counted[entry.spec.origin] = counted.get(entry.spec.origin, 0) + entry.parked
                 elif entry.state == TaskState.RUNNING:
                     assert self.inflight[entry.serial] is entry
                 elif entry.state == TaskState.READY and not run.closing:
                     assert entry.missing == 0, f"task {entry.spec.tid} READY with {entry.missing} inputs missing"
             if not run.closing:
-                assert counted == {k: v for k, v in run.parked.items() if v}, (counted, run.parked)
+                assert {k: v for k, v in counted.items() if v} == {k: v for k, v in run.parked.items() if v}, (counted, run.parked)
         self.files.check_invariants()
         self.room.check_invariants()
         self.outbox.check_invariants()

@@ -19,7 +19,7 @@ from amfs.vocabulary.states import FileState, TaskState
 class File(Content):
     """One file as this node sees it."""
 
-    __slots__ = ("dropped", "fetching", "holders", "leaver", "listing", "mtime_ns", "shared", "source", "state", "waiting")
+    __slots__ = ("dropped", "fetching", "holders", "leaver", "listing", "mtime_ns", "shared", "source", "staged", "state", "waiting")
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -31,6 +31,7 @@ class File(Content):
         self.source = -1  # the holder that was last asked for it
         self.waiting: list[TaskEntry] = []  # tasks parked under this file
         self.shared = False  # it is on shared storage as well
+        self.staged = False  # it comes from there: what waits for it waits for no task
         self.leaver = -1  # the node that is to leave and has asked this one to take it
         self.dropped = False  # the FLS wants it gone: as soon as it has no users
 
@@ -39,8 +40,8 @@ class TaskEntry:
     """One task that this node has."""
 
     __slots__ = (
-        "askers", "bytes_fetched", "bytes_in", "flushing", "given", "inputs", "missing", "moved", "result", "run", "serial", "spec",
-        "state", "unlocated",
+        "askers", "bytes_fetched", "bytes_in", "flushing", "given", "inputs", "missing", "moved", "parked", "result", "run", "serial",
+        "spec", "staging", "state", "unlocated",
     )  # fmt: skip
 
     def __init__(self, run: Run, spec: m.TaskSpec, moved: bool = False) -> None:
@@ -51,6 +52,8 @@ class TaskEntry:
         self.moved = moved  # stolen, or forwarded to its data: stays here, or two nodes would pass it to and fro
         self.state = TaskState.INVALID
         self.missing = 0  # inputs that are not there
+        self.staging = 0  # of these, such as are on their way from shared storage, whatever other tasks do
+        self.parked = False  # it waits for others, and is counted in ``Run.parked``
         self.unlocated = 0  # inputs of which not even a holder is known
         self.serial = 0  # of the launcher, while RUNNING
         self.bytes_in = 0
@@ -83,7 +86,7 @@ class Run:
         self.versions: dict[str, ObjectVersion] = {}  # of inputs at URLs, by name
         self.tasks: dict[int, TaskEntry] = {}
         self.files: dict[str, File] = {}
-        self.parked: dict[int, int] = {}  # origin dispatcher -> tasks of its that wait for input here
+        self.parked: dict[int, int] = {}  # origin dispatcher -> tasks of its that wait here for what others make
         self.reported: dict[int, int] = {}  # the same as last told to the dispatcher
         self.in_launcher = 0
         self.spoilers: dict[str, list[tuple[int, int]]] = {}  # file -> tasks under whom it changed, and when each ended

@@ -143,9 +143,18 @@ class WorkerState:
         elif file.spare and not file.users:
             self.memory.changed()  # another node has it, and nobody here reads it any more: it may go
 
+    def park(self, entry: TaskEntry) -> None:
+        """It waits for what other tasks make: it takes no room from those."""
+        if not entry.parked:
+            entry.parked = True
+            parked = entry.run.parked
+            parked[entry.spec.origin] = parked.get(entry.spec.origin, 0) + 1
+
     def unpark(self, entry: TaskEntry) -> None:
-        entry.run.parked[entry.spec.origin] -= 1
-        self.outbox.touch(entry.run.id)
+        if entry.parked:
+            entry.parked = False
+            entry.run.parked[entry.spec.origin] -= 1
+            self.outbox.touch(entry.run.id)
 
     def job(self, kind: str, run: Run, name: str, entry: TaskEntry | None) -> int:
         self.serial += 1

@@ -93,6 +93,14 @@ def test_copies_from_urls_are_as_many_at_a_time_as_on_a_real_node() -> None:
     assert report.makespan_s == pytest.approx(64 / THREADS + 1.0, rel=0.02)  # and the outputs, which go to no URL
 
 
+@pytest.mark.parametrize("stealing", [False, True])
+def test_tasks_that_wait_for_slow_shared_storage_are_dealt_evenly(stealing: bool) -> None:
+    """They are load of their node, unlike tasks that wait for other tasks."""
+    tasks = [Task(f"t{number}", ("x",), inputs=(f"s3:/b/{number}",), outputs=(f"s3:/b/o{number}",)) for number in range(1000)]
+    report = run(Workload(tasks, seconds=0.2), nodes=4, slots=1, storage=Storage(1e15, 0.0, 0.016), stealing=stealing)
+    assert report.makespan_s < 1.1 * 50.0 + 1.0
+
+
 def test_bandwidth_and_latency_are_paid() -> None:
     big = Workload([Task("a", ("x",), outputs=("f",), node=0), Task("b", ("x",), inputs=("f",), node=1)], seconds=0.0, bytes_each=10**9)
     slow = run(big, nodes=2, costs=Costs(bandwidth_bytes_s=1e8)).makespan_s
