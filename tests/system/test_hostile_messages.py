@@ -110,9 +110,9 @@ class Chance(random.Random):
             return tuple(self.value(argument, place, depth + 1) for argument in arguments)
         if origin is dict:
             return {self.value(str, place, depth + 1): self.value(arguments[1], place, depth + 1) for _ in range(self.randrange(3))}
-        if arguments:  # a union with None
+        if arguments:  # a union, perhaps with None
             some = [each for each in arguments if each is not type(None)]
-            return self.value(self.choice(some), place, depth) if self.random() < 0.7 else None
+            return self.value(self.choice(some), place, depth) if len(some) == len(arguments) or self.random() < 0.7 else None
         return self.struct(hint, place, depth)
 
     def struct(self, kind: type[msgspec.Struct], place: str, depth: int = 0) -> Any:
