@@ -38,6 +38,7 @@ class Request(msgspec.Struct, array_like=True):
     safe_path: bool = False
     umask: int | None = None
     limits: list[tuple[int, int]] | None = None
+    interruptible: bool = True  # a suite in the background ignores SIGINT, and so do its programs
 
 
 def encoded(environment: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
@@ -46,6 +47,7 @@ def encoded(environment: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 def asked(line: socket.socket, request: Request) -> int:
     """Ask for a process; a descriptor of it. Raises ChildProcessError if there is nobody to ask."""
+    request.interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     line.sendall(msgspec.msgpack.encode(request))
     line.shutdown(socket.SHUT_WR)
     word, got, _, _ = socket.recv_fds(line, 1, 1)

@@ -20,6 +20,7 @@ import pkgutil
 import resource
 import runpy
 import select
+import signal
 import socket
 import sys
 import tempfile
@@ -106,6 +107,7 @@ def become(forked: Forked) -> str:
             resource.setrlimit(number, limit)
     if request.umask is not None:
         os.umask(request.umask)
+    signal.signal(signal.SIGINT, signal.default_int_handler if request.interruptible else signal.SIG_IGN)
     if request.detached:
         os.setsid()
     os.environb.clear()
