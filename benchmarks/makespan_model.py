@@ -84,7 +84,7 @@ class _Shared:
         return self._at + max(0.0, self._jobs[0][0] - self._given) / self._share(len(self._jobs))
 
     def take(self, now: float) -> Callable[[], None]:
-        """The job that is done now; what comes after it."""
+        """Remove the job that is done now. Returns its continuation."""
         self._advance(now)
         return heapq.heappop(self._jobs)[2]
 

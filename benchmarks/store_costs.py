@@ -1,6 +1,6 @@
 """What a store costs its clients: small and large files put there and got from there, one at a time and several. I/O.
 
-Owns the measurement, and what a model takes from it. Must not know: what is staged, and on how many nodes.
+Owns the measurement, and the costs that a model takes from it. Must not know: the files that are staged, the number of nodes.
 """
 
 from __future__ import annotations

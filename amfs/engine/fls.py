@@ -199,7 +199,7 @@ class FlsShard(Machine):
         return RunFacts(run, self.clients.get(run, -1), run in self.keeping, tuple(files), tuple(dropped))
 
     def on_hand_over(self, peer: int, message: m.HandOver) -> None:
-        """Another shard tells what it knows. What has moved on meanwhile is passed on."""
+        """Another shard hands over records. Those of partitions that have moved on meanwhile are passed on."""
         moves = self.moves
         if peer >= m.CLIENT_ID_MIN:
             return

@@ -31,7 +31,7 @@ class File(Content):
         self.source = -1  # the holder that was last asked for it
         self.waiting: list[TaskEntry] = []  # tasks parked under this file
         self.shared = False  # it is on shared storage as well
-        self.staged = False  # it comes from there: what waits for it waits for no task
+        self.staged = False  # it comes from there: a task that waits for it waits for no other task
         self.leaver = -1  # the node that is to leave and has asked this one to take it
         self.dropped = False  # the FLS wants it gone: as soon as it has no users
 

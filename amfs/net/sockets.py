@@ -339,7 +339,7 @@ class Sockets:
             # A moment for what the I/O thread has in hand, if somebody is there: a lone DEALER would wait for its peer in vain.
             is_router = socket.get(zmq.TYPE) == zmq.ROUTER
             socket.close(100 if is_router or id(socket) in sockets else 0)
-        # A signal may have ended the making of a socket, which nobody has then: the context waits for it for ever.
+        # A signal may have interrupted the making of a socket. Nobody can close that one, and the context would wait for it for ever.
         ending = threading.Thread(target=self._context.destroy, args=(0,), daemon=True)
         ending.start()
         ending.join(_END_S)

@@ -1,4 +1,4 @@
-"""An input at a URL as a run saw it when it looked: what is then read is that, or nothing. Pure vocabulary."""
+"""An input at a URL as a run saw it when it looked. Nodes read that version, or fail. Pure vocabulary."""
 
 from __future__ import annotations
 

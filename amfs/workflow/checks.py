@@ -63,7 +63,7 @@ class Plan(msgspec.Struct):
     paths: dict[str, str] = {}  # file that lies, or is to lie, elsewhere than under its name -> its absolute path or URL; usually empty
     later: dict[int, range | None] = {}  # task that stands for a workflow made later -> its tasks, where they are known already
     unsettled: set[str] = set()  # files that tasks of such a workflow may read, too: nobody can count their readers
-    versions: dict[str, ObjectVersion] = {}  # of shared files at URLs: what was seen of them when it was asked whether they are there
+    versions: dict[str, ObjectVersion] = {}  # of shared files at URLs, as the check saw them
 
     def walk(self) -> Sequence[int]:
         """Indices of the tasks, each after all those for which it waits."""

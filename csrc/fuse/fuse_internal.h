@@ -463,9 +463,10 @@ enum { LIST_SIDE_BY_SIDE = 8, LISTED_BYTES = 4096 };
 struct fuse_round { /* shards that are asked at the same time for a page of a directory */
     uint64_t version, inside; /* of the table; where the first of them goes on */
     size_t place, count, of; /* which they are, of how many */
+    size_t others; /* of them: on other nodes */
     int32_t nodes[LIST_SIDE_BY_SIDE];
 };
-struct fuse_listed { /* what one of them said */
+struct fuse_listed { /* the answer of one of them */
     int error;
     bool more;
     size_t size;
@@ -473,9 +474,9 @@ struct fuse_listed { /* what one of them said */
 };
 enum fuse_page { PAGE_DONE, PAGE_GOES_ON, PAGE_FAILED };
 void fuse_list_round(const struct node *node, uint64_t cursor, struct fuse_round *round);
-bool fuse_list_here(const struct node *node, uint64_t dir, const struct fuse_round *round,
-                    struct fuse_listed *listed); /* false: not this node's shards alone */
-/* Take in what they said. PAGE_GOES_ON: there is nothing in these, but there may be in others, from *cursor on. PAGE_FAILED: one could not say. */
+void fuse_list_here(const struct node *node, uint64_t dir, const struct fuse_round *round,
+                    struct fuse_listed *listed); /* the answer of this node's shard, if it is one of them */
+/* Put the answers into a page. PAGE_GOES_ON: there is nothing in these, but there may be in others, from *cursor on. PAGE_FAILED: one could not say. */
 enum fuse_page fuse_list_take(struct fuse_listing *listing, const struct fuse_round *round, const struct fuse_listed *listed,
                               uint64_t *cursor);
 
@@ -492,7 +493,6 @@ void fuse_touch(struct amfs_fuse *mount, uint64_t dir); /* entries of a director
 /* Open, to read it, a file whose content this node has by now. False: it is not so, and the request still waits. */
 bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique);
 void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
-struct fuse_unnamed;
 void fuse_slow_uncount(struct amfs_fuse *mount, uint64_t unique,
                        const struct fuse_unnamed *what); /* the poll loop is to do what is left of unlinking it */
 void fuse_slow_end(struct amfs_fuse *mount);

@@ -52,17 +52,15 @@ void fuse_list_round(const struct node *node, uint64_t cursor, struct fuse_round
     round->of = meta_shards(node->meta, round->place, round->nodes, most, &round->version);
     size_t left = round->place < round->of ? round->of - round->place : 0;
     round->count = left < most ? left : most;
+    round->others = 0;
+    for (size_t i = 0; i < round->count; i++) round->others += round->nodes[i] != node->id;
 }
 
-bool fuse_list_here(const struct node *node, uint64_t dir, const struct fuse_round *round, struct fuse_listed *listed) {
-    bool alone = true;
-    for (size_t i = 0; i < round->count; i++) {
+void fuse_list_here(const struct node *node, uint64_t dir, const struct fuse_round *round, struct fuse_listed *listed) {
+    for (size_t i = 0; i < round->count; i++)
         if (round->nodes[i] == node->id)
             listed[i].error = meta_list_for(node->meta, dir, round->version, i == 0 ? round->inside : 0, listed[i].bytes, LISTED_BYTES,
                                             &listed[i].size, &listed[i].more);
-        else alone = false;
-    }
-    return alone;
 }
 
 enum fuse_page fuse_list_take(struct fuse_listing *listing, const struct fuse_round *round, const struct fuse_listed *listed,
@@ -89,18 +87,21 @@ enum fuse_page fuse_list_take(struct fuse_listing *listing, const struct fuse_ro
     return next >= round->of || listing->used > 0 ? PAGE_DONE : PAGE_GOES_ON;
 }
 
-/* Without other nodes, as far as that goes. False: they must be asked. */
+/* A page of which this node's shard has all. False: others must be asked. */
 static bool list_here(const struct call *call, struct fuse_listing *listing, uint64_t offset) {
     const struct node *node = call->mount->node;
     struct fuse_round round;
     struct meta_attr attr;
     uint64_t parent, cursor = offset - DOTS;
     if (offset < DOTS || meta_dir_get(node->meta, listing->dir, &attr, &parent) != 0) return false;
+    fuse_list_round(node, cursor, &round);
+    if (round.others > 0) return false;
     struct fuse_listed *listed = malloc(LIST_SIDE_BY_SIDE * sizeof *listed);
     enum fuse_page page = listed == NULL ? PAGE_FAILED : PAGE_GOES_ON;
-    while (page == PAGE_GOES_ON) {
-        fuse_list_round(node, cursor, &round);
-        page = fuse_list_here(node, listing->dir, &round, listed) ? fuse_list_take(listing, &round, listed, &cursor) : PAGE_FAILED;
+    while (page == PAGE_GOES_ON && round.others == 0) {
+        fuse_list_here(node, listing->dir, &round, listed);
+        page = fuse_list_take(listing, &round, listed, &cursor);
+        if (page == PAGE_GOES_ON) fuse_list_round(node, cursor, &round);
     }
     free(listed);
     return page == PAGE_DONE;

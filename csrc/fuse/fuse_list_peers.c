@@ -39,14 +39,13 @@ static enum asked ask(struct gathering *gathering) {
     struct peer_meta *peer_meta = atomic_load(&gathering->mount->stopping) ? NULL : peer_meta_of(node->io);
     struct fuse_round *round = &gathering->round;
     uint8_t cursor[PEER_META_CURSOR_BYTES];
-    size_t others = 0;
     if (peer_meta == NULL) return NOT_ASKED;
     fuse_list_round(node, gathering->cursor, round);
-    if (fuse_list_here(node, gathering->dir, round, gathering->listed)) return NOBODY_TO_ASK;
-    for (size_t i = 0; i < round->count; i++) others += round->nodes[i] != node->id;
+    fuse_list_here(node, gathering->dir, round, gathering->listed);
+    if (round->others == 0) return NOBODY_TO_ASK;
+    size_t others = round->others;
     atomic_store(&gathering->missing, others);
-    size_t count = round->count;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; others > 0; i++) { /* once the last is asked the gathering is the answers' */
         if (round->nodes[i] == node->id) continue;
         struct asking *asking = &gathering->asking[i];
         *asking = (struct asking){.call = {.owner = gathering->mount, .done = answered}, .gathering = gathering, .which = i};
@@ -59,7 +58,6 @@ static enum asked ask(struct gathering *gathering) {
             return atomic_fetch_sub(&gathering->missing, others) == others ? NOT_ASKED : ASKED;
         }
         others--;
-        if (others == 0) break; /* the answers have it */
     }
     return ASKED;
 }

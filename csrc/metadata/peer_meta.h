@@ -45,8 +45,8 @@ enum {
     PEER_META_HEARD = 16,
     PEER_META_BATCH = 32,
     PEER_META_SMALL = 64,
-    PEER_META_MORE = 128, /* of a listing */
-    PEER_META_ELSEWHERE = 128 /* of a removal */
+    PEER_META_MORE = 128, /* in the answer to PEER_META_LIST */
+    PEER_META_ELSEWHERE = 128 /* in those to PEER_META_LOOKUP and PEER_META_UNLINK */
 };
 
 struct peer_meta_question {

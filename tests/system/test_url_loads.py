@@ -22,11 +22,14 @@ from servers import S3, Web, s3_in_environment, web_of_a_module
 
 from amfs.client.files import Files
 from amfs.net.records import SessionRecord
+from amfs.operations.loading_common import gone
 from amfs.remote import objects
 from amfs.remote.opening import Storages
 from amfs.remote.place import TRANSIENT, Kind, RemoteError
 from amfs.remote.settings import Settings
 from amfs.remote.uploads import Upload, older
+from amfs.vocabulary import fs_requests as q
+from amfs.vocabulary.attr import Attr
 
 NODES = 3
 END_S = 60.0
@@ -134,6 +137,22 @@ def test_what_a_node_that_dies_had_comes_by_the_others(s3: S3) -> None:
         assert {name: files.read_bytes(f"/dies/{name}") for name in files.listdir("/dies")} == {
             f"{number:03}": f"{number:03}".encode() for number in range(150)
         }
+
+
+def test_files_of_a_dead_node_are_gone_before_their_shards_have_heard_of_the_death(files: Files) -> None:
+    """No node has died: a shard that has not heard of a death answers the same."""
+    paths = [b"/gone-%d" % number for number in range(200)]
+    for path in paths:
+        files.write_bytes(path, path)
+    inodes = [attr.ino for attr in files.info_many(paths) if isinstance(attr, Attr)]
+    _, holdings = files.connection.call(q.Where((inodes[0],)))
+    (holding,) = holdings
+    assert isinstance(holding, q.Holding)
+    others = set(range(NODES)) - set(holding.holders)
+    assert gone(files, paths, holding.holders) == [True] * 200
+    assert gone(files, paths, others) == gone(files, paths, ()) == [False] * 200
+    files.remove(paths[7])
+    assert gone(files, paths, ()) == [path == paths[7] for path in paths]
 
 
 def fetched(url: str, place: Path, told: objects.Told = lambda count: None) -> bytes:
