@@ -1,6 +1,7 @@
 /* The data plane without Python, for the sanitisers: several nodes in one process, many threads. Prints "ok N checks"; a failed check ends it. */
 #include "check.h"
 #include "data/fsio.h"
+#include "data/store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -364,6 +365,31 @@ static void test_replaced(void) {
     end();
 }
 
+static void *want_room(void *argument) {
+    struct fsio *io = argument;
+    CHECK(fsio_make_room(io, 1, atomic_load(&io->store->room_made), true));
+    return NULL;
+}
+
+/* A part that is removed while its digest is taken takes its bytes until then. The writer that finds no room waits for it, and asks nobody. */
+static void test_removed_while_looked_at(void) {
+    struct timespec moment = {.tv_nsec = 50000000};
+    pthread_t writer;
+    start(0);
+    write_file(node[0], 5, FSIO_LOCAL, 3);
+    fsio_expect_room(node[0], 30000);
+    digests_leave(node[0]); /* the real one */
+    fsio_look_begins(node[0], 5);
+    CHECK(fsio_whole_delete(node[0], 5) == 0);
+    CHECK(pthread_create(&writer, NULL, want_room, node[0]) == 0);
+    nanosleep(&moment, NULL);
+    CHECK(fsio_take(node[0]) == NULL);
+    fsio_look_ends(node[0]);
+    pthread_join(writer, NULL);
+    CHECK(fsio_take(node[0]) == NULL);
+    end();
+}
+
 int main(void) {
     make_top(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", "fsio");
     int before = entries("/proc/self/fd");
@@ -371,6 +397,7 @@ int main(void) {
     test_growth();
     test_lent();
     test_replaced();
+    test_removed_while_looked_at();
     test_hammer();
     test_peers_come_and_go(false);
     test_peers_come_and_go(true);

@@ -78,11 +78,13 @@ static void learn_later(void *context, uint64_t ino, int64_t index) {
     uint8_t digest[XXH3_BYTES];
     uint64_t number = fsio_digests_key(io, ino, index).number;
     if (index != FSIO_WHOLE) (void)atomic_compare_exchange_strong(&io->store->stripes_queued[place_of(io, ino, index)], &number, 0);
-    int part = atomic_load(&io->stopping) ? -1 : fsio_part_open(io, ino, index, PART_READ);
-    if (part < 0) return;
-    bool young = index != FSIO_WHOLE && is_young(part);
-    bool again = young || (fsio_digest_learn(io, ino, index, part, digest) == EBUSY && index != FSIO_WHOLE);
-    close(part);
+    if (atomic_load(&io->stopping)) return;
+    fsio_look_begins(io, ino);
+    int part = fsio_part_open(io, ino, index, PART_READ);
+    bool young = part >= 0 && index != FSIO_WHOLE && is_young(part);
+    bool again = young || (part >= 0 && fsio_digest_learn(io, ino, index, part, digest) == EBUSY && index != FSIO_WHOLE);
+    if (part >= 0) close(part);
+    fsio_look_ends(io);
     if (again) fsio_digest_later(io, ino, index);
 }
 

@@ -66,6 +66,7 @@ static int remove_part(struct fsio *io, const char *name, uint64_t ino, bool cou
     if (!aside && unlinkat(io->store->root_fd, name, 0) != 0) error = errno;
     fsio_spill_unlock(io);
     if (error == 0 && spilled) fsio_spilled_drop(io, target);
+    if (error == 0) fsio_look_goes(io, ino);
     if (error == 0 && counted && there && !io->store->own_mount) fsio_account(io, -(int64_t)bytes);
     fsio_change_ends(io);
     if (error == 0) atomic_fetch_sub(&io->store->parts, 1);

@@ -53,6 +53,29 @@ void fsio_removing(struct fsio *io, int by) {
     pthread_mutex_unlock(&io->store->room_lock);
 }
 
+void fsio_look_begins(struct fsio *io, uint64_t ino) {
+    pthread_mutex_lock(&io->store->room_lock);
+    io->store->looked_at = ino;
+    pthread_mutex_unlock(&io->store->room_lock);
+}
+
+void fsio_look_goes(struct fsio *io, uint64_t ino) {
+    pthread_mutex_lock(&io->store->room_lock);
+    bool goes = io->store->looked_at == ino && !io->store->looked_at_goes;
+    if (goes) io->store->looked_at_goes = true;
+    if (goes) io->store->removing++;
+    pthread_mutex_unlock(&io->store->room_lock);
+}
+
+void fsio_look_ends(struct fsio *io) {
+    pthread_mutex_lock(&io->store->room_lock);
+    bool gone = io->store->looked_at_goes;
+    io->store->looked_at = 0;
+    io->store->looked_at_goes = false;
+    pthread_mutex_unlock(&io->store->room_lock);
+    if (gone) fsio_removing(io, -1);
+}
+
 bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient) {
     if (io->store->room_patience_ms == 0 || (io->store->limit != 0 && more > io->store->limit)) return false;
     struct timespec until = after_ms(io->store->room_patience_ms);

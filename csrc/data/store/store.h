@@ -72,6 +72,8 @@ struct fsio_store {
     _Atomic int64_t removed_since_ms;
     _Atomic uint64_t removed; /* bytes that were deleted while somebody waited, since then */
     unsigned removing; /* large parts whose names have gone, and whose bytes go */
+    uint64_t looked_at; /* the file of which the thread that takes digests has a part open, 0: none */
+    bool looked_at_goes; /* it was removed meanwhile, and counts as `removing` */
     int64_t room_asked_ms; /* when that was last asked */
     int64_t room_vain_until_ms; /* nothing could go, and so soon nothing will; 0: the last time something could */
 
@@ -121,6 +123,10 @@ int64_t fsio_allocated(int fd); /* bytes */
 
 /* room.c: may wait, for the poll loop of this node */
 void fsio_removing(struct fsio *io, int by); /* so many more large parts whose bytes go, for which it waits */
+/* The thread that takes digests opens a part of this file, and has closed it. A part that is removed in between takes its bytes until then. */
+void fsio_look_begins(struct fsio *io, uint64_t ino);
+void fsio_look_ends(struct fsio *io);
+void fsio_look_goes(struct fsio *io, uint64_t ino); /* a part of it was removed */
 /* For who found none, though `room_made` was `since` before he tried. False: there is nothing here that could go. If it was so a moment ago: who is patient
  * asks again a little later, others take it for the answer. */
 bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient);
