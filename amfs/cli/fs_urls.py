@@ -75,21 +75,20 @@ def _matching(storages: Storages, url: str) -> list[Matched]:
 
 
 def scrub(work: Work, url: str, older_s: float, storage: str | None, form: str) -> int:
-    """Remove unfinished uploads."""
+    """Remove unfinished uploads, and unfinished files of storages where files are renamed when they are whole."""
     from amfs.remote.uploads import older
 
     storages = Storages(load_settings(storage))
-    top, _, prefix = url.partition("://")[2].partition("/")
     try:
         uploads = storages.uploads(url)
-        found = uploads.list(prefix)
+        found = uploads.list(storages.place(url).key)
         old = older(found, time.time(), older_s)
         for one in old:
             uploads.remove(one)
     except RemoteError as error:
         work.report_error(error, status=2)
         return work.status
-    names = [f"{url.partition('://')[0]}://{top}/{one.key}" for one in old]
+    names = [uploads.url(one) for one in old]
     if form == "json":
         print_json({"removed": names, "left": len(found) - len(old)})
     elif form == "text":

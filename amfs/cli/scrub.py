@@ -31,8 +31,9 @@ def scrub(
     If nodes died that had all records of some names, nobody knows these names any more: a name that is not there may be one of them, so to
     look for it is an error. --accept-lost-names ends that. Look first at what is missing.
 
-    A dump to a bucket of S3 that is killed may leave parts that nobody sees and that are paid for. --remote s3://BUCKET/PREFIX removes
-    them. S3 does not say who began an upload, so one that is still at work after --older hours goes, too.
+    A dump to a bucket of S3 that is killed may leave parts that nobody sees and that are paid for; one to sftp, HDFS or Chirp a file with
+    a name of its own. --remote URL removes those whose keys begin like that. No storage says who began an upload, so one that is still at
+    work after --older hours goes, too. (A file is as old as what was written to it last.)
     """
     from amfs.operations.scrubbing import Bad
     from amfs.operations.scrubbing import scrub as work_of

@@ -117,6 +117,7 @@ def facts_of(view: m.View) -> Facts:
     return _latest[0]
 
 
+_FOR_FS = frozenset((FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, FsDamaged, FsSpilled, ClockRead))
 #: Of what the machines of a node have for each other: which one hears it.
 _HEARS = {MovedAway: "drain", Leaving: "member", RoomWanted: "fs", FsWorked: "fs"}
 
@@ -196,7 +197,10 @@ class NodeCore:
         before the next event, and may follow when these effects have been acted on."""
         out: list[Effect] = []
         local = self.local
-        if isinstance(event, Received):
+        if type(event) in _FOR_FS:
+            assert self.fs is not None
+            self._collect("fs", self.fs.handle(event, now), out, local)
+        elif isinstance(event, Received):
             if self.membership.view is None and type(event.message) not in WITHOUT_VIEW:
                 self.early.append((event.peer, event.message))
             else:
@@ -213,9 +217,6 @@ class NodeCore:
             self._collect("member", self.membership.handle(event, now), out, local)
         elif isinstance(event, (PeersHeard, PeerGone, Leaving)):
             self._collect("member", self.membership.handle(event, now), out, local)
-        elif isinstance(event, (FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, FsDamaged, FsSpilled, ClockRead)):
-            assert self.fs is not None
-            self._collect("fs", self.fs.handle(event, now), out, local)
         elif isinstance(event, DrainOrdered):
             self._collect("drain", self.drain.handle(event, now), out, local)
         elif isinstance(event, AttemptEnded):
@@ -263,6 +264,12 @@ class NodeCore:
     def _collect(self, name: str, effects: Sequence[Effect], out: list[Effect], local: deque[m.Message]) -> None:
         node = self.node
         for effect in effects:
+            if type(effect) is FsWork:  # by far the most
+                if (order := _gives_way(effect.order)) is None:
+                    out.append(effect)
+                else:
+                    self.staged.append(GiveWay(effect.serial, order.wanted, order.idle_s))
+                continue
             if isinstance(effect, Send):
                 if effect.to == node:
                     local.append(effect.message)
@@ -294,9 +301,6 @@ class NodeCore:
                 continue
             elif isinstance(effect, GaveWay):
                 self.staged.append(FsWorked(effect.serial, 0, effect.freed))
-                continue
-            elif isinstance(effect, FsWork) and (order := _gives_way(effect.order)) is not None:
-                self.staged.append(GiveWay(effect.serial, order.wanted, order.idle_s))
                 continue
             elif isinstance(effect, AttemptSettled):
                 self._settle_attempt(effect)

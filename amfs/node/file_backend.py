@@ -114,7 +114,7 @@ class FileBackend:
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
         self._asking = Asking(self.io)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.urls = UrlWorks(self._finish, self._reading, self.path, self._check, self._scratch)
+        self.urls = UrlWorks(self._finish, self._reading, self.path, self._check, self.io.part_digest, self._new_scratch)
         self._begin = self._works()
 
     def fds(self) -> list[int]:
@@ -444,20 +444,26 @@ class FileBackend:
         return facts
 
     def scratch(self) -> str:
-        path = f"{self.scratch_root}/{os.urandom(8).hex()}"
+        path = self._new_scratch()
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         return path
+
+    def _new_scratch(self) -> str:
+        return f"{self.scratch_root}/{os.urandom(8).hex()}"
 
     def adopt(self, order: w.Adopt) -> None:
         self._adopt(order.handle, self._scratch(order.scratch), order.ino)
 
     def _adopt(self, number: int, path: str, ino: int) -> None:
         try:
+            if not number:
+                os.makedirs(os.path.dirname(self.path(ino)), 0o700, exist_ok=True)
             self.io.part_adopt(ino, path)
         except OSError:
             os.unlink(path)
             raise
-        self._replaced.add(number)
+        if number:
+            self._replaced.add(number)
 
     def pour(self, order: w.Pour) -> None:
         path = self._scratch(order.scratch)
@@ -533,7 +539,7 @@ class FileBackend:
             if os.path.samefile(source, self.path(order.ino)):  # the task has run here twice, and its first output stays
                 self._replaced.add(order.handle)
                 return size
-            temporary = f"{self.scratch_root}/{os.urandom(8).hex()}"
+            temporary = self._new_scratch()
             os.link(source, temporary)
             self._adopt(order.handle, temporary, order.ino)
             return self.account.linked(source)

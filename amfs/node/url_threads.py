@@ -29,7 +29,12 @@ class _Storages:
         self._storages = storages
         self._lock = threading.Lock()
         self._opened: dict[int, tuple[Transfers, ThreadPoolExecutor]] = {}
+        self._known: dict[str, tuple[Place, Transfers, ThreadPoolExecutor]] = {}
         self._closed = False
+
+    def known(self, url: str) -> tuple[Place, Transfers, ThreadPoolExecutor] | None:
+        """What ``at`` has answered before. Never waits."""
+        return self._known.get(url)
 
     def at(self, url: str) -> tuple[Place, Transfers, ThreadPoolExecutor]:
         """Raises AmfsError. May take as long as a login."""
@@ -45,7 +50,8 @@ class _Storages:
             if opened is None:
                 together = min(THREADS, place.remote.at_once)
                 opened = self._opened[id(place.remote)] = Transfers(together), ThreadPoolExecutor(together, "amfs-urls")
-            return place, *opened
+            self._known[url] = found = place, *opened
+            return found
 
     def close(self, wait: bool) -> None:
         """Leave what has not begun, and try nothing again."""
@@ -101,9 +107,15 @@ class UrlThreads:
             else:
                 ended(future.exception() or future.result())
 
-        def open_and_begin() -> None:
-            place, transfers, pool = storages.at(url)
+        def begin(place: Place, transfers: Transfers, pool: ThreadPoolExecutor) -> None:
             pool.submit(transfers.patiently, lambda: act(place)).add_done_callback(copied)
+
+        if (known := storages.known(url)) is not None:  # no other thread need be woken
+            begin(*known)
+            return
+
+        def open_and_begin() -> None:
+            begin(*storages.at(url))
 
         def opened(future: Future[None]) -> None:
             if future.cancelled() or future.exception() is not None:  # its scope has ended meanwhile, or a library's error

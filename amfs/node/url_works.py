@@ -12,9 +12,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from hashlib import md5
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from amfs._native import digest
+from amfs._native import digest, xxh3
 from amfs.errors import AmfsError
 from amfs.host.digests import Digest
 from amfs.host.extents import Handle
@@ -31,12 +31,14 @@ log = logging.getLogger("amfs.urls")
 
 _PIECE = 8 << 20
 
+T = TypeVar("T")
 Reading = Callable[[int, Opened, Callable[[Handle | None], UrlEnd]], UrlEnd]
 
 
 class UrlWorks:
     """``finish``: (serial, errno, value) of a work that has ended. ``reading``: calls with a file open, None if it lies here as a whole;
-    ``path``: where that is. ``check``: raises EBADMSG if what lies here is damaged. ``scratch``: the path of a scratch file."""
+    ``path``: where that is. ``check``: raises EBADMSG if what lies here is damaged. ``known``: the XXH3 by which this node knows what lies
+    here. ``scratch``: the path of a new scratch file."""
 
     def __init__(
         self,
@@ -44,12 +46,14 @@ class UrlWorks:
         reading: Reading,
         path: Callable[[int], str],
         check: Callable[[int, Opened], None],
-        scratch: Callable[[bytes], str],
+        known: Callable[[int], bytes],
+        scratch: Callable[[], str],
     ) -> None:
         self._finish = finish
         self._reading = reading
         self._path = path
         self._check = check
+        self._known = known
         self._scratch = scratch
         self._threads = UrlThreads()
         self._moved: dict[str, int] = {}
@@ -81,16 +85,17 @@ class UrlWorks:
         self._sources.pop(move, None)
         self._threads.close(move)
 
-    def _begin(self, serial: int, move: str, file: UrlFile, act: Callable[[Place], UrlEnd]) -> None:
+    def _begin(self, serial: int, move: str, file: UrlFile, act: Callable[[Place], T], failed: Callable[[UrlEnd], T]) -> None:
+        """``failed``: what the work ends with if the storage has told a fault."""
         source = self._sources[move][file.source] if move in self._sources else ""
 
-        def ended(result: UrlEnd | BaseException) -> None:
-            if isinstance(result, UrlEnd):
+        def ended(result: T | BaseException) -> None:
+            if not isinstance(result, BaseException):
                 self._finish(serial, 0, result)
             elif isinstance(result, OSError) and not isinstance(result, RemoteError):
                 self._finish(serial, result.errno or errno.EIO, None)
             else:
-                self._finish(serial, 0, _end_of(file, source, result))
+                self._finish(serial, 0, failed(_end_of(file, source, result)))
 
         self._threads.begin(move, source, act, ended)
 
@@ -106,27 +111,30 @@ class UrlWorks:
     # ── in ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _fetch(self, serial: int, order: w.FetchUrl) -> None:
-        def fetch(place: Place) -> UrlEnd:
-            file = order.file
-            descriptor = os.open(self._scratch(order.scratch), os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC)
+        def fetch(place: Place) -> w.FetchedUrl:
+            file, scratch = order.file, self._scratch()
+            descriptor = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 place.remote.fetch(_seen(file), descriptor, self._told(order.move))
                 size = os.fstat(descriptor).st_size
                 taken = digest(descriptor)[0] if order.digest else b""  # ``fetch`` does not move the descriptor's position
                 if file.mtime:
                     os.utime(descriptor, ns=(file.mtime, file.mtime))
+            except BaseException:
+                os.unlink(scratch)
+                raise
             finally:
                 os.close(descriptor)
-            return UrlEnd(file.number, size, digest=taken)
+            return w.FetchedUrl(UrlEnd(file.number, size, digest=taken), os.fsencode(scratch))
 
-        self._begin(serial, order.move, order.file, fetch)
+        self._begin(serial, order.move, order.file, fetch, lambda end: w.FetchedUrl(end, b""))
 
     def _read(self, serial: int, order: w.ReadUrl) -> None:
         def read(place: Place) -> UrlEnd:
             size, taken = self._digest_of(place, _seen(order.file), order.move)
             return UrlEnd(order.file.number, size, digest=taken)
 
-        self._begin(serial, order.move, order.file, read)
+        self._begin(serial, order.move, order.file, read, _itself)
 
     def _digest_of(self, place: Place, found: Found, move: str) -> tuple[int, bytes]:
         told = self._told(move)
@@ -140,9 +148,28 @@ class UrlWorks:
 
     def _store(self, serial: int, order: w.StoreUrl) -> None:
         def store(place: Place) -> UrlEnd:
-            return self._reading(order.file.ino, order.opened, lambda handle: self._store_open(place, order, handle))
+            put = self._store_open if order.digest else self._store_small
+            return self._reading(order.file.ino, order.opened, lambda handle: put(place, order, handle))
 
-        self._begin(serial, order.move, order.file, store)
+        self._begin(serial, order.move, order.file, store, _itself)
+
+    def _store_small(self, place: Place, order: w.StoreUrl, handle: Handle | None) -> UrlEnd:
+        """Read once: what is sent has the digest that this node knows the file by."""
+        ino, size = order.file.ino, order.size
+        known = self._known(ino) if handle is None and size <= place.remote.whole_max else b""
+        if not known:
+            raise OSError(errno.ENODATA, "its digest is to be taken")
+        descriptor = os.open(self._path(ino), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            content = os.pread(descriptor, size + 1, 0)
+        finally:
+            os.close(descriptor)
+        if len(content) != size or xxh3(content) != known:
+            self._check(ino, order.opened)
+            raise OSError(errno.EILSEQ, "its digest differs")
+        self._told(order.move)(size)
+        place.remote.write(order.file.key, (content,), size)
+        return UrlEnd(order.file.number, size)
 
     def _store_open(self, place: Place, order: w.StoreUrl, handle: Handle | None) -> UrlEnd:
         end = UrlEnd(order.file.number, order.size)
@@ -191,6 +218,10 @@ class UrlWorks:
             if error.kind in (Kind.CHANGED, Kind.MISSING):  # a dump that was killed may end what it had begun
                 return False
             raise
+
+
+def _itself(end: UrlEnd) -> UrlEnd:
+    return end
 
 
 def _seen(file: UrlFile) -> Found:

@@ -327,8 +327,7 @@ def dump_urls(
     there = _first_listing(place.remote, place.key, transfers)
     items = inside_items(files, sources, place.key, {}, place.remote.is_directory(place.key))
     sizes = {found.key: found for found in there}
-    if url.startswith(("s3:", "s3a:")):
-        _remove_parts(storages, url, place.key, {item.outside for item in items})
+    _remove_parts(storages, url, place.key, {item.outside for item in items})
     if way != CLIENT:
         _dump_by_nodes(files, work, storages, place.remote, url, items, sizes)
         return work.result(NODES)
@@ -345,9 +344,8 @@ def _remove_parts(storages: Storages, url: str, prefix: str, keys: set[str]) -> 
     """What dumps of these keys have left that were killed. A storage that tells nothing of them is no fault."""
     with suppress(RemoteError):
         uploads = storages.uploads(url)
-        for one in older(uploads.list(prefix), time.time(), OLD_S):
-            if one.key in keys:
-                uploads.remove(one)
+        for one in older(uploads.of(keys, prefix), time.time(), OLD_S):
+            uploads.remove(one)
 
 
 def _dump_by_nodes(

@@ -187,7 +187,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
             self.mv(place, path)
         except BaseException as error:
             if not isinstance(error, FileNotFoundError):
-                with suppress(OSError):  # the same fault again: the file that is left has a name that nobody looks for
+                with suppress(OSError):  # mostly the same fault again; `amfs scrub --remote` finds the file by its name
                     self._chirp("rm", place)
             raise
 

@@ -124,26 +124,29 @@ class Objects:
             raise RemoteError(Kind.CHANGED, self.url(found.key))
 
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:
-        self._fetch(found, descriptor, told)
+        whole = self._fetch(found, descriptor, told)
         if not self._sums or not _SUM.fullmatch(found.identity):
             return
-        sum = _md5(_pieces_of(descriptor))
+        sum = _md5((whole,) if whole is not None else _pieces_of(descriptor))
         if f'"{sum}"' == found.identity:
             return
         if _md5(self._stream(found)) != sum:
             raise RemoteError(Kind.DAMAGED, self.url(found.key))
         self._sums = False  # twice the same: the tag is no sum
 
-    def _fetch(self, found: Found, descriptor: int, told: Told) -> None:
+    def _fetch(self, found: Found, descriptor: int, told: Told) -> memoryview | None:
+        """The content, if it came in one piece."""
         if found.size >= LARGE:
             with self._large:
                 if self._fetch_ranges(found, descriptor, told):
-                    return
+                    return None
         at = 0
+        piece = None
         for piece in self._stream(found):
             put_piece(descriptor, piece, at)
             at += len(piece)
             told(len(piece))
+        return piece if piece is not None and len(piece) == at else None
 
     def _fetch_ranges(self, found: Found, descriptor: int, told: Told) -> bool:
         """Many at a time. False: the server gives no parts of objects."""

@@ -15,7 +15,7 @@ from amfs.remote.place import Found, Kind, Remote, RemoteError
 from amfs.remote.settings import Settings
 
 if TYPE_CHECKING:
-    from amfs.remote.uploads import Uploads
+    from amfs.remote.uploads import UnfinishedFiles, Uploads
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -52,11 +52,15 @@ class Storages:
         """The settings, for nodes. Raises UsageError."""
         return self._settings.pack()
 
-    def uploads(self, url: str) -> Uploads:
-        """The unfinished ones in the bucket of ``url``. Raises RemoteError."""
-        from amfs.remote.uploads import Uploads
+    def uploads(self, url: str) -> Uploads | UnfinishedFiles:
+        """The unfinished ones where ``url`` is. Raises RemoteError, UsageError, SystemSetupError."""
+        from amfs.remote.uploads import UnfinishedFiles, Uploads
 
-        return Uploads(url, self._settings.of(url))
+        if urlsplit(url, allow_fragments=False).scheme in objects.SCHEMES:
+            return Uploads(url, self._settings.of(url))
+        remote = self.place(url).remote
+        assert isinstance(remote, systems.System)
+        return UnfinishedFiles(remote)
 
     def place(self, url: str) -> Place:
         """Raises UsageError, SystemSetupError."""

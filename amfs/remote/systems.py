@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -21,6 +23,9 @@ _PIECE = 4 << 20
 _BLOCK = 32 << 20  # bytes of one request that writes: on HDFS each opens the file again
 #: Where a file that was written under another name can take the place of the old one in one step.
 _RENAMING = frozenset(("file", "local", "sftp", "ssh", "webhdfs", "webHDFS", "memory", "smb", "ftp"))
+#: Such a name, and what the file is to be called, of which the name has the first characters.
+_UNFINISHED = re.compile(r"((?:.*/)?)\.amfs-[0-9a-f]{12}-(.+)", re.DOTALL)
+_NAME_MAX = 100
 #: Whose libraries have one connection, which two threads must not use at the same time.
 _ONE_BY_ONE = frozenset(("sftp", "ssh", "ftp", "smb"))
 _SSH = frozenset(("sftp", "ssh"))
@@ -67,6 +72,7 @@ class System:
         self._limit_silence()
         self.at_once = 1 if self._scheme in _ONE_BY_ONE else 8
         self._web = self._scheme in ("http", "https")
+        self._left = deque[str]()  # unfinished files that could not be removed when their writing failed
         # A key is a path of the file system; only what people read begins like a URL.
         self._top = "" if self._web else f"{self._scheme}://{urlsplit(url, allow_fragments=False).netloc.rpartition('@')[2]}"
         self._first = str(path)
@@ -111,8 +117,19 @@ class System:
         for path in sorted(found):
             yield self.stat(path) if self._web else _found(path, found[path])  # a page of names tells nothing else
 
-    def _below(self, top: str) -> Iterator[tuple[str, Any]]:
-        """The files below a directory. The library's own walk takes a directory that cannot be read for an empty one."""
+    def beginning(self, prefix: str) -> Iterator[Found]:
+        """All files in the directory of the key ``prefix``, and those in directories whose keys begin with it."""
+
+        def list_all() -> dict[str, Any]:
+            self._system.invalidate_cache()
+            return dict(self._below(prefix.rpartition("/")[0] or "/", prefix))
+
+        for path, facts in self._do(prefix, list_all).items():
+            yield _found(path, facts)
+
+    def _below(self, top: str, prefix: str = "") -> Iterator[tuple[str, Any]]:
+        """The files below a directory; in it, and in those that begin with ``prefix``. The library's own walk takes a directory that cannot
+        be read for an empty one."""
         waiting, seen = [top], {top.rstrip("/")}
         while waiting:
             directory = waiting.pop()
@@ -126,7 +143,8 @@ class System:
                     continue
                 seen.add(path.rstrip("/"))
                 if facts["type"] == "directory":
-                    waiting.append(path)
+                    if path.startswith(prefix):
+                        waiting.append(path)
                 else:
                     yield path, facts
 
@@ -176,7 +194,8 @@ class System:
         renames = self._scheme in _RENAMING
         if renames and above:
             self._do(key, lambda: self._system.makedirs(above, exist_ok=True))
-        place = f"{above}/.amfs-{os.urandom(6).hex()}-{key.rpartition('/')[2][:100]}" if renames else key
+        self._remove_left()
+        place = f"{above}/.amfs-{os.urandom(6).hex()}-{cut(key).rpartition('/')[2]}" if renames else key
         how: dict[str, Any] = {"block_size": _BLOCK} if renames else {"block_size": _BLOCK, "autocommit": False}
         file = self._do(key, lambda: self._system.open(place, "wb", **how))
         if not renames and not (hasattr(file, "commit") and hasattr(file, "discard")):
@@ -210,14 +229,43 @@ class System:
             self._system.mv(place, key)
 
     def _give_up(self, file: Any, place: str) -> None:
-        try:
-            if place:
-                file.close()
-                self._system.rm_file(place)
-            else:
+        if not place:
+            with suppress(Exception):
                 file.discard()
-        except Exception:  # the same fault again: the file that is left has a name that nobody looks for
             return
+        try:
+            file.close()
+        except Exception:  # its connection has ended; another one can remove the file
+            if self._scheme in _SSH:
+                file._closed = True  # else its finalizer tries again
+        try:
+            self._system.rm_file(place)
+        except FileNotFoundError:
+            return
+        except Exception:  # mostly the same fault again; the next try begins when the storage answers again
+            self._left.append(place)
+
+    def _remove_left(self) -> None:
+        for _ in range(len(self._left)):
+            try:
+                place = self._left.popleft()
+            except IndexError:  # another thread has taken it
+                return
+            try:
+                self._do(place, lambda place=place: self._system.rm_file(place))  # type: ignore[misc]
+            except RemoteError as error:
+                if error.kind is not Kind.MISSING:
+                    self._left.append(place)
+                    return
+
+    def unfinished(self, found: Iterable[Found]) -> Iterator[tuple[Found, str]]:
+        """Those of these files that were being written when somebody looked, or whose writer has died, and what each was to be called
+        (``cut``). Raises RemoteError where unfinished files have no names of their own."""
+        if self._scheme not in _RENAMING | {"chirp"}:
+            raise RemoteError(Kind.UNSUPPORTED, self._top, "it tells nothing of unfinished uploads")
+        for one in found:
+            if named := _UNFINISHED.fullmatch(one.key):
+                yield one, named[1] + named[2]
 
     def delete(self, key: str) -> None:
         self._do(key, lambda: self._system.rm_file(key))
@@ -241,6 +289,12 @@ def _context(trusted: str) -> Any:
     context = ssl.create_default_context()
     context.load_verify_locations(cadata=trusted)
     return context
+
+
+def cut(key: str) -> str:
+    """So much of a key as the name of the unfinished file tells."""
+    above, slash, name = key.rpartition("/")
+    return above + slash + name[:_NAME_MAX]
 
 
 def name_of(key: str, web: bool) -> str:

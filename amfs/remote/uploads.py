@@ -1,7 +1,7 @@
-"""Uploads in parts that nobody has ended, on S3 servers: which there are, and their removal.
+"""What was written in part and never ended: uploads in parts on S3 servers, and files that have no name of their own yet on others.
 
-obstore cannot list them, so the two requests are made and signed here (AWS Signature Version 4). Must not know: who began them. S3 keeps no
-mark of that either; only their age tells whether somebody may still be at work.
+Owns which there are, and their removal. obstore cannot list uploads, so the two requests are made and signed here (AWS Signature Version
+4). Must not know: who began them. No storage keeps a mark of that; only their age tells whether somebody may still be at work.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import hashlib
 import hmac
 import http.client
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from xml.etree import ElementTree
 
 from amfs.remote.place import Kind, RemoteError
 from amfs.remote.settings import s3_config
+from amfs.remote.systems import System, cut
 
 OLD_S = 24 * 3600.0
 _TIMEOUT_S = 30.0
@@ -26,8 +27,8 @@ _EMPTY = hashlib.sha256(b"").hexdigest()
 
 class Upload(NamedTuple):
     key: str
-    number: str
-    began: float  # seconds since 1970
+    number: str  # of S3; else the key of the unfinished file
+    began: float  # seconds since 1970; of a file when it was written last
 
 
 class Uploads:
@@ -38,7 +39,7 @@ class Uploads:
         self._top = f"{parts.scheme}://{parts.netloc}/"
         self._config = config = s3_config(given)
         if parts.scheme not in ("s3", "s3a"):
-            raise RemoteError(Kind.UNSUPPORTED, url, "only S3 tells which uploads are unfinished; other storages remove them by themselves")
+            raise RemoteError(Kind.UNSUPPORTED, url, "it tells nothing of unfinished uploads; Google and Azure remove them by themselves")
         if not config.get("access_key_id") or config.get("skip_signature") == "true":
             raise RemoteError(Kind.DENIED, url, "no keys were found: in the environment, ~/.aws, or --storage")
         bucket, by_host = parts.netloc, config["virtual_hosted_style_request"] == "true"
@@ -46,6 +47,10 @@ class Uploads:
         self._host = f"{bucket}.{at.netloc}" if by_host and "endpoint" not in config else at.netloc
         self._path = at.path.rstrip("/") + ("/" if by_host else f"/{bucket}/")
         self._kind = http.client.HTTPSConnection if at.scheme == "https" else http.client.HTTPConnection
+
+    def url(self, upload: Upload) -> str:
+        """For people."""
+        return self._top + upload.key
 
     def list(self, prefix: str) -> list[Upload]:
         """All whose keys begin with ``prefix``."""
@@ -60,6 +65,10 @@ class Uploads:
                 return [one for one in found if one.key.startswith(prefix)]  # some servers do not look at the prefix
             query["key-marker"] = unquote(_text(answer, "NextKeyMarker"))
             query["upload-id-marker"] = _text(answer, "NextUploadIdMarker")
+
+    def of(self, keys: Collection[str], prefix: str) -> Sequence[Upload]:
+        """Those of these keys, all of which begin with ``prefix``."""
+        return [one for one in self.list(prefix) if one.key in keys]
 
     def remove(self, upload: Upload) -> None:
         self._ask("DELETE", upload.key, {"uploadId": upload.number})
@@ -100,6 +109,35 @@ class Uploads:
         signature = hmac.digest(key, text.encode(), "sha256").hex()
         credential = f"{self._config['access_key_id']}/{scope}"
         return {**headers, "authorization": f"AWS4-HMAC-SHA256 Credential={credential}, SignedHeaders={names}, Signature={signature}"}
+
+
+class UnfinishedFiles:
+    """Those on a storage where a file is renamed when it is whole. All methods raise RemoteError."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+
+    def url(self, upload: Upload) -> str:
+        """For people."""
+        return self._system.url(upload.number)
+
+    def list(self, prefix: str) -> list[Upload]:
+        """All of files whose keys begin with ``prefix``. One whose time the storage does not tell is always new."""
+        unfinished = self._system.unfinished(self._system.beginning(prefix))
+        found = [Upload(key, one.key, one.mtime / 1e9 if one.mtime else float("inf")) for one, key in unfinished]
+        return [one for one in found if one.key.startswith(cut(prefix))]
+
+    def of(self, keys: Collection[str], prefix: str) -> Sequence[Upload]:
+        """Those of these keys, all of which begin with ``prefix``."""
+        begun = {cut(key) for key in keys}
+        return [one for one in self.list(prefix) if one.key in begun]
+
+    def remove(self, upload: Upload) -> None:
+        try:
+            self._system.delete(upload.number)
+        except RemoteError as error:
+            if error.kind is not Kind.MISSING:  # it is whole now, or somebody else has removed it
+                raise
 
 
 def older(found: Iterable[Upload], now: float, age_s: float) -> list[Upload]:

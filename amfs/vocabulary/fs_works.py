@@ -279,7 +279,7 @@ class DropScratch(WorkOrder[None], frozen=True):
 
 
 class Adopt(WorkOrder[None], frozen=True):
-    """A scratch file becomes the part of ``ino``, which ``handle`` has open."""
+    """A scratch file becomes the part of ``ino``, which ``handle`` has open. 0: nobody has, and it was just made and has no part yet."""
 
     handle: int
     scratch: bytes
@@ -383,12 +383,16 @@ class CountMoved(WorkOrder[int], frozen=True):
     move: str
 
 
-class FetchUrl(WorkOrder[UrlEnd], frozen=True):
-    """An object into an empty scratch file."""
+class FetchedUrl(NamedTuple):
+    end: UrlEnd
+    scratch: bytes  # if it went well: the path of the file
+
+
+class FetchUrl(WorkOrder[FetchedUrl], frozen=True):
+    """An object into a new scratch file."""
 
     move: str
     file: UrlFile
-    scratch: bytes
     digest: bool  # take it, too
 
 
@@ -400,7 +404,8 @@ class ReadUrl(WorkOrder[UrlEnd], frozen=True):
 
 
 class StoreUrl(WorkOrder[UrlEnd], frozen=True):
-    """A file becomes an object, if it has that digest: else EILSEQ."""
+    """A file becomes an object, if it has that digest: else EILSEQ. Without a digest: if it has the one that this node knows it by.
+    ENODATA, EBUSY: that can be told only of a small file, which lies here as a whole and which nobody writes."""
 
     move: str
     file: UrlFile

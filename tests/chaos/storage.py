@@ -410,13 +410,13 @@ class Soak:
     def scrub(self) -> None:
         """Nothing is left of what did not end."""
         before = self.store.unfinished()
-        if self.store.s3:
+        if self.store.scrubbed:
             ended = self.session.amfs("scrub", "--remote", self.store.url, "--older", "0")
             if ended.code:
                 self.find(f"scrub --remote: {ended}")
         after = self.store.unfinished()
         self.note(f"parts of what did not end: {len(before)}, after scrub --remote {len(after)}")
-        if after and self.store.s3:
+        if after and self.store.scrubbed:
             self.find(f"scrub --remote left {after[:3]}")
 
 

@@ -34,7 +34,6 @@ class Store:
     writes = True
     hides_dotted = False  # names that begin with a dot are in no listing
     forgets = False  # what it had, when it is killed
-    s3 = False
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -44,6 +43,11 @@ class Store:
     def directory(self, key: str) -> str:
         """Its URL, for a command."""
         return self.url + key
+
+    @property
+    def scrubbed(self) -> bool:
+        """Does ``amfs scrub --remote`` look for what is unfinished there? It takes no directory."""
+        return "://" in self.url
 
     def kill(self) -> None: ...
     def start(self) -> None: ...
@@ -173,8 +177,6 @@ class Https(Directory):
 
 class _Bucket(Store):
     """S3; looked into by boto3."""
-
-    s3 = True
 
     def _connect(self, endpoint: str) -> None:
         import boto3  # type: ignore[import-untyped]

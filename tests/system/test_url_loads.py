@@ -324,7 +324,7 @@ def test_parts_of_unfinished_uploads_are_removed(s3: S3, files: Files) -> None:
     done = amfs("scrub", "--remote", "s3://nowhere/")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "no such bucket" in done.stderr
     done = amfs("scrub", "--remote", "https://example.org/")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "only S3 tells" in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "tells nothing of unfinished uploads" in done.stderr
 
 
 def test_only_old_uploads_are_removed() -> None:

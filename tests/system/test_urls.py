@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -20,8 +21,9 @@ from servers import S3, Sftp, Web, free_port, s3_in_environment, web_of_a_module
 from amfs.client.files import Files
 from amfs.remote import objects, systems
 from amfs.remote.opening import Storages
-from amfs.remote.place import Found, Kind, RemoteError
+from amfs.remote.place import Found, Kind, Remote, RemoteError
 from amfs.remote.settings import Settings
+from amfs.remote.settings import load as load_settings
 
 NAMES = ["plain", "with space", "a+b", "p%25q", "q?m", "h#", "br[1]", "st*", "semi;", "back\\slash", "ti~", "ü✓", "d/below", ".hidden"]
 
@@ -288,5 +290,57 @@ def test_sftp_keeps_the_old_file_until_the_new_one_is_whole(files: Files, tmp_pa
         fine("dump", "--storage", str(settings), "amfs:/ssh", url)
         assert (tmp_path / "data" / "plain").read_bytes() == b"after"
         refused(2, "permission denied", "load", url, "amfs:/x", HOME=str(tmp_path))
+    finally:
+        server.server.kill()
+
+
+def test_unfinished_files_on_sftp_are_removed(files: Files, tmp_path: Path) -> None:
+    """By the next writing when the server answers again, by a scrub, and by a dump of the same key a day later."""
+    server, data = Sftp(tmp_path), tmp_path / "data"
+    name = "n" * 120  # of which the unfinished file has the beginning
+    try:
+        settings = tmp_path / "storage.toml"
+        settings.write_text(f'["{server.host}/"]\noptions = {{ key_filename = "{server.key}" }}\n')
+
+        def left() -> list[Path]:
+            return sorted(path for path in data.rglob("*") if path.name.startswith(".amfs-") and path.name != ".amfs-directory")
+
+        def killed(name: str) -> tuple[Storages, Remote]:
+            """Write, and the server dies midway."""
+            storages = Storages(load_settings(str(settings)))
+            remote, key = storages.place(f"{server.host}{data}/{name}")
+
+            def pieces() -> Iterator[bytes]:
+                yield b"half" * 100_000
+                server.kill_with_connections()
+                yield b"more"
+
+            with pytest.raises(RemoteError) as caught:
+                remote.write(key, pieces())
+            assert caught.value.kind is Kind.UNREACHABLE
+            server.server.start()
+            return storages, remote
+
+        _, remote = killed(f"d/{name}")
+        assert len(left()) == 1
+        remote.write(f"{data}/d/{name}", iter([b"whole"]))
+        assert left() == [] and (data / "d" / name).read_bytes() == b"whole"
+
+        for one in (f"d/{name}", "other"):
+            killed(one)[0].close()  # nobody tries again
+        (data / "d" / ".amfs-directory").write_bytes(b"a record")
+        [other, of_name] = left()
+        scrub = ("scrub", "--storage", str(settings), "--remote")
+        assert amfs(*scrub, f"{server.host}{data}/d/").stdout == "0 unfinished uploads removed, 1 left that began later\n"
+        url = f"{server.host}{data}/d/{name}"
+        done = amfs(*scrub, url, "--older", "0")
+        assert done.stdout == f"{server.host}{of_name}\n1 unfinished uploads removed\n" and left() == [other]
+
+        files.write_bytes("/other", b"all")
+        fine("dump", "--storage", str(settings), "amfs:/other", f"{server.host}{data}/other")
+        assert left() == [other]  # somebody may be writing it
+        os.utime(other, (time.time() - 90_000,) * 2)
+        fine("dump", "--storage", str(settings), "amfs:/other", f"{server.host}{data}/other")
+        assert left() == [] and (data / "other").read_bytes() == b"all" and (data / "d" / ".amfs-directory").exists()
     finally:
         server.server.kill()

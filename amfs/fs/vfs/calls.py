@@ -188,10 +188,6 @@ class Calls:
     def _want(self, running: _Running, wanted: Any) -> None:
         if isinstance(wanted, Ask):
             self._ask(wanted.node, wanted.call, lambda error, value: self._resume(running, error, value))
-        elif isinstance(wanted, WorkOrder):
-            serial = self.number()
-            self._works[serial] = lambda error, value: self._resume(running, error, value)
-            self._machine.out.append(FsWork(serial, wanted))
         elif isinstance(wanted, Together):
             self._run_together(running, wanted.operations)
         elif isinstance(wanted, Sleep):
@@ -204,6 +200,10 @@ class Calls:
             else:
                 self._held[wanted.key] = deque()
                 self._resume(running, None, None)
+        elif isinstance(wanted, WorkOrder):  # whose class takes longest to be asked
+            serial = self.number()
+            self._works[serial] = lambda error, value: self._resume(running, error, value)
+            self._machine.out.append(FsWork(serial, wanted))
         else:
             raise TypeError(f"an operation cannot wait for {wanted!r}")
 

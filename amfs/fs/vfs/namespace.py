@@ -226,13 +226,13 @@ class Namespace:
         return q.Created(attr, *opened)
 
     def create_new(
-        self, caller: Caller, dir: int, name: bytes, wanted: Attr, although_lost: bool = False
+        self, caller: Caller, dir: int, name: bytes, wanted: Attr, although_lost: bool = False, part: bool = True
     ) -> Operation[tuple[Attr, Opened]]:
-        """A new file, opened to be written. EEXIST, and EIO as of ``make``."""
+        """A new file, opened to be written. EEXIST, and EIO as of ``make``. ``part``: as ``OpenFiles.create`` has it."""
         yield from self._files.await_stay()
         with self._files.making():
             attr = yield from self.make(caller, dir, name, wanted, although_lost=although_lost)
-            return attr, (yield from self._files.create(caller.endpoint, attr))
+            return attr, (yield from self._files.create(caller.endpoint, attr, part))
 
     def mknod(self, caller: Caller, dir: int, name: bytes, mode: int, rdev: int, pending: int = 0) -> Operation[q.Looked]:
         wanted = self.new(caller, dir, mode)._replace(rdev=rdev, pending=pending)

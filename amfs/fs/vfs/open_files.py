@@ -150,11 +150,11 @@ class OpenFiles:
             self._end(file, writing)
         return opened
 
-    def create(self, endpoint: object, attr: Attr) -> Operation[Opened]:
-        """A handle on a file that this node has just made."""
+    def create(self, endpoint: object, attr: Attr, part: bool = True) -> Operation[Opened]:
+        """A handle on a file that this node has just made. ``part``: make the empty part, too; else the caller puts one there."""
         file = self._begin(attr.ino, True)
         try:
-            if attr.layout == WHOLE:
+            if attr.layout == WHOLE and part:
                 yield from work(w.MakePart(attr.ino))
             file.use(endpoint, True)
         finally:

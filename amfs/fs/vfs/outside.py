@@ -6,7 +6,6 @@ import errno
 import stat
 from contextlib import suppress
 
-from amfs.fs.openflags import O_CREAT, O_EXCL, O_WRONLY
 from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, ask, failure, number_of, together, work
 from amfs.fs.vfs.copies import FILES_MAX
@@ -98,9 +97,7 @@ class Outside:
     def take_in(self, caller: Caller, scratch: bytes, path: bytes, mode: int, mark: bytes = b"") -> Operation[None]:
         """A scratch file becomes the file at ``path``, which until then stays as it was. ``mark``: in the name that it has until then."""
         temporary = path.rpartition(b"/")[0] + b"/.amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
-        handle, attr = yield from self._handles.open(caller, temporary, O_WRONLY | O_CREAT | O_EXCL, mode)
-        here = self._handles.is_local(handle)
-        yield from self._handles.fill(caller, handle, temporary, w.Adopt(handle, scratch, attr.ino) if here else w.Pour(handle, scratch))
+        yield from self._handles.put_new(caller, scratch, temporary, mode)
         try:
             yield from self._paths.rename(caller, temporary, path, 0)
         except OSError:

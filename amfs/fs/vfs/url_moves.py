@@ -21,13 +21,14 @@ from amfs.fs.vfs.paths import Paths
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import LOST, Attr
+from amfs.vocabulary.attr import LOST, WHOLE, Attr
 from amfs.vocabulary.url_moves import DIGEST, LOAD, NUMBER, UrlEnd, UrlFile, UrlsMoved
 
 ANSWER_S = 1.0  # for which an answer waits for something to tell
 LOOK_S = 0.02
 SILENT_S = 60.0  # after which the client counts as dead
 FILES_MAX = 1024  # of one call
+SMALL = 8 << 20  # bytes of a file that is read once, and compared with what its node knows it by
 
 
 class _Move:
@@ -119,13 +120,14 @@ class UrlMoves:
         yield Acquire(key)
         try:
             there = yield from self._there(file)
-            scratch = (yield from work(w.Scratch())).encode(errors="surrogateescape")
+            # The digest is for the comparison with what is there.
+            end, scratch = yield from work(w.FetchUrl(move.name, file, there is not None))
+            if end.kind:
+                return end
             try:
-                # The digest is for the comparison with what is there.
-                end = yield from work(w.FetchUrl(move.name, file, scratch, there is not None))
-                if end.kind or move.over or (there is not None and (yield from self._has(there, end.digest))):
+                if move.over or (there is not None and (yield from self._has(there, end.digest))):
                     self._calls.order(w.DropScratch(scratch))
-                    return end._replace(same=not end.kind)
+                    return end._replace(same=True)
                 yield from self._outside.take_in(caller, scratch, file.path, file.mode, move.name.encode(errors="surrogateescape") + b"-")
             except OSError:
                 self._calls.order(w.DropScratch(scratch))
@@ -171,7 +173,16 @@ class UrlMoves:
         attr = yield from self._owners.ask(p.Getattr(file.ino))
         if not attr.finished:
             raise failure(errno.EBUSY)
+        if attr.layout == WHOLE and attr.size <= SMALL and attr.size != file.size:
+            try:
+                return (yield from self._store(move, file, key, attr.size, b""))
+            except OSError as error:
+                if error.errno not in (errno.ENODATA, errno.EBUSY):
+                    raise
         [mine] = yield from self._digests.of((file.ino,))
         if isinstance(mine, int):
             raise failure(mine)
-        return (yield from self._digests.read_whole(file.ino, key, lambda opened: w.StoreUrl(move.name, file, opened, *mine)))
+        return (yield from self._store(move, file, key, *mine))
+
+    def _store(self, move: _Move, file: UrlFile, key: object, size: int, digest: bytes) -> Operation[UrlEnd]:
+        return (yield from self._digests.read_whole(file.ino, key, lambda opened: w.StoreUrl(move.name, file, opened, size, digest)))
