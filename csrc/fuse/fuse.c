@@ -42,7 +42,6 @@ static struct node *node_get(struct meta *meta, struct fsio *io, int32_t id) {
         fsio_usage(io, &used, &limit, &parts);
         node->limited = limit != 0;
         pthread_mutex_init(&node->lock, NULL);
-        pthread_cond_init(&node->left, NULL);
         pthread_mutex_init(&node->mounts_lock, NULL);
         pthread_cond_init(&node->unawaited, NULL);
         peer_meta_mounts_begin(node);
@@ -74,7 +73,6 @@ static void node_put(struct node *node) {
         free(view);
     }
     pthread_mutex_destroy(&node->lock);
-    pthread_cond_destroy(&node->left);
     pthread_mutex_destroy(&node->mounts_lock);
     pthread_cond_destroy(&node->unawaited);
     free(node);
@@ -312,7 +310,7 @@ static void *read_requests(void *argument) {
 /* ── life ── */
 
 /* It is open, and nobody waits for it any more. */
-static void close_in_vain(struct amfs_fuse *mount, uint64_t ino) { fuse_files_close(mount, ino, 0, true, false); }
+static void close_in_vain(struct amfs_fuse *mount, uint64_t ino) { fuse_files_close(mount, ino, 0, true, false, false); }
 
 static const struct fuse_above above = {serve, close_in_vain, peer_meta_begin};
 
@@ -382,6 +380,7 @@ void amfs_fuse_stop(struct amfs_fuse *mount) {
         pthread_join(mount->reader, NULL);
         mount->reader_runs = false;
     }
+    if (mount->node != NULL) fuse_closing_end(mount);
     fuse_work_end(mount);
     struct peer_meta *peer_meta = mount->node == NULL ? NULL : peer_meta_of(mount->node->io);
     if (peer_meta != NULL) peer_meta_let_go_held(peer_meta, mount);

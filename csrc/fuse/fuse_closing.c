@@ -5,13 +5,6 @@
 
 /* ── closing ── */
 
-static void leave(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable) {
-    fuse_files_close(mount, ino, edition, writing, mappable);
-    pthread_mutex_lock(&mount->node->lock);
-    fuse_closing_end(mount->node, ino);
-    pthread_mutex_unlock(&mount->node->lock);
-}
-
 void fuse_do_release(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     const struct wire_release_in *in = (const void *)call->body;
@@ -21,21 +14,21 @@ void fuse_do_release(struct call *call) {
     }
     uint8_t edition = edition_of(call);
     bool writing = (in->fh & FH_WRITING) != 0, mappable = writing && (in->flags & O_ACCMODE) == O_RDWR;
-    if ((in->fh & FH_EXPLICIT) != 0 && !may_wait(call)) {
+    bool explicit = (in->fh & FH_EXPLICIT) != 0, begun = may_wait(call); /* by the thread that has read the request */
+    if (explicit && !begun) {
         pthread_mutex_lock(&mount->node->lock);
-        const struct file *file = fuse_files_find(mount->node, call->in->ino);
+        struct file *file = fuse_files_find(mount->node, call->in->ino);
         const struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
-        bool peer = view != NULL && fuse_files_peer(view) && fuse_closing_begin(mount->node, call->in->ino);
+        begun = view != NULL && fuse_files_peer(view);
+        if (begun) file->closing++;
         pthread_mutex_unlock(&mount->node->lock);
-        if (peer) {
-            if (!fuse_work_copy(call))
-                leave(mount, call->in->ino, edition, writing, mappable); /* nobody else can: who opens it again must not wait for ever */
+        if (begun) { /* if nobody else can: who opens it again must not wait for ever */
+            if (!fuse_work_copy(call)) fuse_files_close(mount, call->in->ino, edition, writing, mappable, true);
             return;
         }
     }
-    if (may_wait(call)) leave(mount, call->in->ino, edition, writing, mappable);
-    else if ((in->fh & FH_EXPLICIT) != 0) fuse_files_close(mount, call->in->ino, edition, writing, mappable);
-    if ((in->fh & FH_EXPLICIT) == 0) fuse_files_forget(mount, call->in->ino);
+    if (explicit) fuse_files_close(mount, call->in->ino, edition, writing, mappable, begun);
+    else fuse_files_forget(mount, call->in->ino);
     refuse(call, 0);
 }
 
@@ -87,7 +80,7 @@ void fuse_do_open(struct call *call) {
         } else {
             if (truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0) fuse_suid_written(call);
             if (give(call, &out, sizeof out) == ENOENT)
-                fuse_files_close(mount, attr.ino, edition_of(call), writing, false); /* whoever asked was killed meanwhile */
+                fuse_files_close(mount, attr.ino, edition_of(call), writing, false, false); /* whoever asked was killed meanwhile */
             if (truncate) fuse_notify_others(mount, attr.ino, true);
             return;
         }

@@ -1,6 +1,6 @@
 /* What the files of a mount share, in floors; each calls only those before it.
  *   fuse_mount.c, fuse_splice.c, fuse_tasks.c, fuse_small.c, fuse_inodes.c (what the kernel knows), fuse_answer.c (times, answers)
- *   fuse_work.c (workers), fuse_leaving.c (files being closed), fuse_slow.c (the queue to the poll loop), fuse_notify.c (what the kernel must forget)
+ *   fuse_work.c (workers), fuse_slow.c (the queue to the poll loop), fuse_notify.c (what the kernel must forget)
  *   fuse_tell_shard.c (what other shards are told), fuse_files.c (the table of open files), fuse_release.c (closing), fuse_opening.c (opening)
  *   fuse_tellers.c (threads that tell the kernel), fuse_forget.c, fuse_suid.c
  *   requests: fuse_attrs.c, fuse_names.c, fuse_list.c, fuse_xattr.c, fuse_closing.c (open, release), fuse_data.c
@@ -55,7 +55,7 @@ struct file {
     bool copied; /* it was opened from what is here without asking its shard, which lies elsewhere */
     bool foreign; /* the poll loop opened it: it must be told when it is closed */
     bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
-    uint32_t pins; /* it must stay, whoever closes it */
+    uint32_t closing; /* closings that have begun and not ended: it stays, and who opens it again waits */
     int64_t atime; /* of the record, as far as known */
     struct view *views;
 };
@@ -103,8 +103,7 @@ struct node {
     struct file *files[FILE_BUCKETS];
     struct file *spare_files;
     struct view *spare_views;
-    struct leaving *leaving; /* files that are being closed */
-    pthread_cond_t left;
+    struct message *waiting; /* requests that must not overtake the closing of their file, in the order in which they came */
     atomic_uint writing; /* files that are open for writing */
     atomic_uint copied; /* files of which a copy is open here and their shards do not know */
     atomic_bool unseen; /* a mount here opens files without a word */
@@ -361,14 +360,14 @@ void fuse_forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this 
 /* fuse_closing.c */
 void fuse_do_open(struct call *call);
 void fuse_do_release(struct call *call);
-/* `mappable`: who closes it might have mapped it to write. Such a mapping counts as a writer until it has gone. */
-void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable);
+/* `mappable`: who closes it might have mapped it to write. Such a mapping counts as a writer until it has gone.
+ * `begun`: it counts as closing already. */
+void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable, bool begun);
+bool fuse_closing_awaited(const struct call *call); /* true: the request is served when its file is closed */
+void fuse_closing_end(struct amfs_fuse *mount); /* nothing of this mount waits for that any longer */
 /* With the lock held. Of a mount's files that mappings alone keep open: is there one, and is it closed (it is not mapped any more)? */
 struct view *fuse_mapped_view(const struct file *file, const struct amfs_fuse *mount);
 bool fuse_mapped_close(struct amfs_fuse *mount, struct file *file, struct view *view);
-bool fuse_closing_begin(struct node *node, uint64_t ino); /* with the lock held, as its end; false: no memory, close it at once */
-void fuse_closing_end(struct node *node, uint64_t ino);
-bool fuse_closing_awaited(const struct call *call); /* true: a worker has the request, and waits with it until its file is closed */
 
 /* fuse_data.c */
 bool fuse_requests_wait(const struct amfs_fuse *mount); /* does a request lie there that nobody has read? */
@@ -382,7 +381,9 @@ struct message *fuse_message_take(struct amfs_fuse *mount);
 bool fuse_work_add(struct amfs_fuse *mount, struct message *message); /* false: there are no workers; the request was refused */
 /* Have a worker do this with a copy of those bytes. False: there is none, or no memory. */
 bool fuse_work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, void *bytes), const void *bytes, size_t size);
-bool fuse_work_copy(const struct call *call); /* have a worker serve this request; false: it was refused */
+struct message *fuse_work_message(const struct call *call); /* this request, to be served by a worker; NULL: it was refused */
+bool fuse_work_copy(const struct call *call); /* have a worker serve it; false: it was refused */
+void fuse_work_refuse(struct message *message, int error); /* instead of having it served */
 void fuse_work_end(struct amfs_fuse *mount);
 static inline bool may_wait(const struct call *call) { return call->waits; }
 

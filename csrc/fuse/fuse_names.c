@@ -169,7 +169,7 @@ static void give_created(struct call *call, const struct making *it, struct meta
     }
     if (told) fuse_created(attr->ino);
     if (give(call, out, sizeof *out) == ENOENT && told)
-        fuse_files_close(mount, attr->ino, 0, true, false); /* whoever asked was killed meanwhile */
+        fuse_files_close(mount, attr->ino, 0, true, false, false); /* whoever asked was killed meanwhile */
     fuse_notify_others_entry(mount, call->in->ino, it->name, it->length);
 }
 

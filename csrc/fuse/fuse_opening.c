@@ -91,7 +91,7 @@ int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening) {
         fuse_view_give_back(mount, view);
         fuse_view_drop(node, file, view);
     }
-    if (error != 0 && file != NULL && file->views == NULL && file->pins == 0) fuse_files_drop(node, file);
+    if (error != 0 && file != NULL && file->views == NULL && file->closing == 0) fuse_files_drop(node, file);
     return error;
 }
 

@@ -28,9 +28,55 @@ bool fuse_mapped_close(struct amfs_fuse *mount, struct file *file, struct view *
     return true;
 }
 
-void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable) {
+/* Closing takes a while if the file lies on other nodes, and the kernel does not wait for it. A request that opens the file again, or sets its size,
+ * must not overtake the news of what was written: it lies here until nobody closes the file any more. No worker waits with it, or the closings that come after
+ * it would find none. */
+bool fuse_closing_awaited(const struct call *call) {
+    struct node *node = call->mount->node;
+    pthread_mutex_lock(&node->lock);
+    const struct file *file = fuse_files_find(node, call->in->ino);
+    bool waits = file != NULL && file->closing > 0, ends = atomic_load(&call->mount->halting);
+    struct message *message = waits && !ends ? fuse_work_message(call) : NULL;
+    if (message != NULL) {
+        struct message **at = &node->waiting;
+        while (*at != NULL) at = &(*at)->next;
+        message->next = NULL;
+        *at = message;
+    }
+    pthread_mutex_unlock(&node->lock);
+    if (waits && ends) refuse(call, EIO);
+    return waits;
+}
+
+/* With the lock held: take the first that waits, of this mount or for that file. NULL: none does. */
+static struct message *take_waiting(struct node *node, const struct amfs_fuse *mount, uint64_t ino) {
+    struct message **at = &node->waiting, *message;
+    while ((message = *at) != NULL) {
+        if (message->mount == mount || ((const struct wire_in *)(const void *)message->bytes)->ino == ino) break;
+        at = &message->next;
+    }
+    if (message != NULL) *at = message->next;
+    return message;
+}
+
+/* With the lock held. */
+static void end_closing(struct node *node, struct file *file) {
+    struct message *message;
+    if (--file->closing > 0) return;
+    while ((message = take_waiting(node, NULL, file->ino)) != NULL) fuse_work_add(message->mount, message);
+}
+
+void fuse_closing_end(struct amfs_fuse *mount) {
+    struct message *message;
+    pthread_mutex_lock(&mount->node->lock);
+    while ((message = take_waiting(mount->node, mount, 0)) != NULL) fuse_work_refuse(message, EIO);
+    pthread_mutex_unlock(&mount->node->lock);
+}
+
+void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable, bool begun) {
     pthread_mutex_lock(&mount->node->lock);
     struct file *file = fuse_files_find(mount->node, ino);
+    if (begun && file != NULL) end_closing(mount->node, file); /* before the lock is given up it counts again */
     struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
     if (view != NULL && (writing ? view->writers : view->readers) > 0) {
         view->mappable = view->mappable || mappable;
@@ -64,7 +110,7 @@ static bool finish_writing(struct amfs_fuse *mount, struct file *file, struct me
     if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
     if (error == 0) fsio_end_recorded(node->io, file->ino);
     if (error == META_NOT_MINE && direct && file->direct && !file->foreign) {
-        bool last = file->views == NULL && file->pins == 0 && is_unused_here(node, file->ino);
+        bool last = file->views == NULL && file->closing == 0 && is_unused_here(node, file->ino);
         if (peer_meta_closed(mount, file->ino, said, !last)) {
             file->told = last;
             error = 0;
@@ -139,7 +185,7 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
         fuse_view_drop(node, file, view);
     }
     if (writer != NULL || reader != NULL) {
-        file->pins++;
+        file->closing++;
         pthread_mutex_unlock(&node->lock);
         if (writer != NULL) {
             known = fsio_stat(writer, &said.size, &said.blocks, &said.atime, &said.mtime, &said.ctime) == 0;
@@ -149,14 +195,14 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
         }
         if (reader != NULL) fsio_close(reader);
         pthread_mutex_lock(&node->lock);
-        file->pins--;
+        end_closing(node, file);
     }
     if (file->direct_writing && file->writers == 0) {
         meta_use_directly(node->meta, file->ino, 0, -1);
         file->direct_writing = false;
     }
     uint64_t ino = file->ino;
-    bool finishes = writing && file->writers == 0 && known, last = file->views == NULL && file->pins == 0;
+    bool finishes = writing && file->writers == 0 && known, last = file->views == NULL && file->closing == 0;
     bool slowly = finishes && !finish_writing(mount, file, &said, passed || stayed || is_alone(node));
     if (slowly) file->foreign = true; /* that it is not used any more must be told on the same way, not before */
     if (last) {
@@ -175,11 +221,9 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
 
 /* Close the implicit handles of a view, with the lock held. */
 static void close_implicit(struct amfs_fuse *mount, struct file *file, struct view *view) {
-    uint64_t ino = file->ino;
-    bool writing = view->implicit_writing, noted = fuse_files_peer(view) && fuse_closing_begin(mount->node, ino);
+    bool writing = view->implicit_writing;
     view->implicit = view->implicit_writing = false;
     fuse_files_close_one(mount, file, view, writing);
-    if (noted) fuse_closing_end(mount->node, ino);
 }
 
 bool fuse_files_implicit(struct amfs_fuse *mount, uint64_t ino) {

@@ -158,7 +158,7 @@ static void answer_made(struct amfs_fuse *mount, struct opened *it, int error, c
     else fuse_put_entry(mount, it->request->noticed, &out.entry, &it->attr, false);
     out.entry.ino = fuse_node_id(it->attr.ino, opening->edition); /* whatever it is found under by now */
     if (finish(mount, it->request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && !opening->implicit)
-        fuse_files_close(mount, it->attr.ino, opening->edition, true, false);
+        fuse_files_close(mount, it->attr.ino, opening->edition, true, false, false);
 }
 
 static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *out) {
@@ -170,7 +170,7 @@ static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, 
         request->message = NULL;
         amfs_fuse_request_free(request);
     } else if (finish(mount, request, gone_by_now(error), out, error == 0 ? sizeof *out : 0) == ENOENT && error == 0) {
-        fuse_files_close(mount, opening->ino, opening->edition, opening->writing, false); /* whoever asked was killed meanwhile */
+        fuse_files_close(mount, opening->ino, opening->edition, opening->writing, false, false); /* whoever asked was killed meanwhile */
     }
 }
 

@@ -62,6 +62,12 @@ static void *work(void *argument) {
     return NULL;
 }
 
+void fuse_work_refuse(struct message *message, int error) {
+    struct amfs_fuse *mount = message->mount;
+    fuse_answer(mount, ((const struct wire_in *)(const void *)message->bytes)->unique, error, NULL, 0);
+    message_give(mount, message);
+}
+
 bool fuse_work_add(struct amfs_fuse *mount, struct message *message) {
     pthread_mutex_lock(&mount->work_lock);
     message->next = NULL;
@@ -79,10 +85,7 @@ bool fuse_work_add(struct amfs_fuse *mount, struct message *message) {
     }
     pthread_cond_signal(&mount->work_wake);
     pthread_mutex_unlock(&mount->work_lock);
-    if (nobody && message->run == NULL) {
-        fuse_answer(mount, ((const struct wire_in *)(const void *)message->bytes)->unique, EAGAIN, NULL, 0);
-        message_give(mount, message);
-    }
+    if (nobody && message->run == NULL) fuse_work_refuse(message, EAGAIN);
     return !nobody;
 }
 
@@ -96,13 +99,13 @@ bool fuse_work_do(struct amfs_fuse *mount, void (*run)(struct amfs_fuse *mount, 
     return added;
 }
 
-bool fuse_work_copy(const struct call *call) {
+struct message *fuse_work_message(const struct call *call) {
     struct amfs_fuse *mount = call->mount;
     size_t size = call->in->length;
     struct message *message = fuse_message_take(mount);
     if (message == NULL) {
         refuse(call, ENOMEM);
-        return false;
+        return NULL;
     }
     if (size >= BULK_BYTES &&
         (const void *)call->in == (const void *)mount->inbox->bytes) { /* rather than copy much, read on into the new one */
@@ -114,7 +117,12 @@ bool fuse_work_copy(const struct call *call) {
     }
     message->size = size;
     message->since = call->since;
-    return fuse_work_add(mount, message);
+    return message;
+}
+
+bool fuse_work_copy(const struct call *call) {
+    struct message *message = fuse_work_message(call);
+    return message != NULL && fuse_work_add(call->mount, message);
 }
 
 void fuse_work_end(struct amfs_fuse *mount) {

@@ -194,9 +194,10 @@ class Cluster:
         for node in self.nodes:
             node.meta.set_table(owners, self.version)
 
-    def mount(self, number: int) -> Kernel:
+    def mount(self, number: int, workers: int = 0) -> Kernel:
+        """``workers``: threads that may wait; 0: as many as usual."""
         node = self.nodes[number]
-        self.kernels.append(Kernel(lambda fd: Fuse(fd, node.meta, node.io, number, passthrough=False)))
+        self.kernels.append(Kernel(lambda fd: Fuse(fd, node.meta, node.io, number, passthrough=False, workers=workers)))
         return self.kernels[-1]
 
     def name_at(self, number: int, text: str = "f") -> bytes:

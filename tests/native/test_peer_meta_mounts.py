@@ -19,7 +19,7 @@ from waiting import until
 
 from amfs.vocabulary.attr import LOST, META_SET_MODE, Attr
 
-REMOTE, STRIPED = 1, 2  # kinds of a handle, as csrc/data/fsio.h
+LOCAL, REMOTE, STRIPED = range(3)  # kinds of a handle, as csrc/data/fsio.h
 
 # ── mounts that ask ────────────────────────────────────────────────────────────────────────────────
 
@@ -260,6 +260,36 @@ def test_the_loop_opens_a_file_through_a_node_that_stalls(tmp_path: Path, flags:
         assert kernel.wait(unique)[0] == errno.EIO
         assert "closed" in kernel.until_asked()
         assert (*kernel.fuse.open_count(1 << 40), *here.io.open_count(1 << 40)) == (0, 0, 0, 0)
+
+
+def test_openings_that_wait_for_closings_leave_the_workers_to_closings_that_come_later(cluster: Cluster) -> None:
+    """One worker is enough, however many processes of a node open and close a file that is written through another node."""
+    here, there = cluster.nodes
+    kernel, ino = cluster.mount(0, workers=1), 1 << 40
+    writer = there.io.open(ino, LOCAL, writing=True, create=True)
+
+    def opened(uniques: list[int]) -> list[int]:
+        """The handles, when the poll loop has let them all in."""
+        pending = set(uniques)
+
+        def let_in() -> bool:
+            for unique, *_ in kernel.fuse.requests():
+                if unique in pending:
+                    pending.discard(unique)
+                    kernel.fuse.reply_open(unique, REMOTE, 1, 0, 1, 0)
+            return not pending
+
+        until(let_in, "an opening waits for ever")
+        return [struct.unpack_from("<Q", kernel.wait(unique)[1])[0] for unique in uniques]
+
+    again = []
+    for handle in opened([opening(kernel, ino, os.O_RDONLY) for _ in range(20)]):
+        kernel.send(18, ino, struct.pack("<QIIQ", handle, 0, 0, 0))
+        again.append(opening(kernel, ino, os.O_RDONLY))
+    for handle in opened(again):
+        kernel.release(ino, handle)
+    until(lambda: here.io.open_count(ino) == (0, 0), "not all are closed")
+    writer.close()
 
 
 def test_two_openings_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
