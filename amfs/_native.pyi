@@ -346,6 +346,8 @@ class Meta:
     def checkpoint(self, ino: int, node: int, attr: tuple[int, ...], copies: Sequence[int]) -> tuple[int, ...]:
         """Its writer goes on; what it has written so far it has, and so have these. Who had what it contained before, and has not this.
         EPERM: not its writer; EAGAIN: it lies in stripes."""
+    def begin_copies(self, ino: int) -> bool:
+        """Before others copy what is being written. False: not yet, a mount of this node is having it copied."""
     def wrote_same(self, ino: int, node: int, origin: bytes = b"") -> tuple[_Attr, tuple[int, ...]]:
         """As ``wrote``, where nothing was written since ``checkpoint``."""
     def fell_short(self, most: int, /) -> bool:

@@ -19,6 +19,12 @@ static PyObject *checkpoint(PyObject *self, PyObject *args) {
     return error != 0 ? py_meta_failed_nodes(error, &old) : py_meta_nodes(&old);
 }
 
+static PyObject *begin_copies(PyObject *self, PyObject *args) {
+    ull ino;
+    if (!PyArg_ParseTuple(args, "K:begin_copies", &ino)) return NULL;
+    return PyBool_FromLong(meta_copies_begin(of(self), ino));
+}
+
 static PyObject *wrote_same(PyObject *self, PyObject *args) {
     ull ino;
     int node;
@@ -103,6 +109,7 @@ static PyObject *expect_copies(PyObject *self, PyObject *unused_) {
 
 PyMethodDef py_meta_replicas_methods[] = {
     VARARGS("checkpoint", checkpoint, "checkpoint(ino, node, attr, copies)"),
+    VARARGS("begin_copies", begin_copies, "begin_copies(ino)"),
     VARARGS("wrote_same", wrote_same, "wrote_same(ino, node, origin=b'')"),
     VARARGS("short_of_copies", short_of_copies, "short_of_copies(most)"),
     {"fell_short", fell_short, METH_O, "fell_short(most)"},

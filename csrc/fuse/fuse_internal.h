@@ -1,8 +1,8 @@
 /* What the files of a mount share, in floors; each calls only those before it.
  *   fuse_mount.c, fuse_splice.c, fuse_tasks.c, fuse_small.c, fuse_inodes.c (what the kernel knows), fuse_answer.c (times, answers)
  *   fuse_work.c (workers), fuse_slow.c (the queue to the poll loop), fuse_notify.c (what the kernel must forget)
- *   fuse_tell_shard.c (what other shards are told), fuse_files.c (the table of open files), fuse_release.c (closing), fuse_opening.c (opening)
- *   fuse_tellers.c (threads that tell the kernel), fuse_forget.c, fuse_suid.c
+ *   fuse_tell_shard.c (what other shards are told), fuse_files.c (the table of open files), fuse_secure.c (copies of what is written),
+ *   fuse_release.c (closing), fuse_opening.c (opening), fuse_tellers.c (threads that tell the kernel), fuse_forget.c, fuse_suid.c
  *   requests: fuse_attrs.c, fuse_names.c, fuse_list.c, fuse_xattr.c, fuse_closing.c (open, release), fuse_data.c
  *   fuse_reply.c (answers of the poll loop), fuse_list_peers.c, fuse_uncount.c (names whose record is on another node), fuse_peer.c (asking other shards),
  *   fuse.c (life, loop, greeting)
@@ -13,6 +13,7 @@
 #define AMFS_FUSE_PRIVATE_H
 
 #include "common/thread.h"
+#include "common/xxh3.h"
 #include "fuse.h"
 #include "fuse_wire.h"
 
@@ -48,6 +49,13 @@ struct view {
     int64_t used_ns;
 };
 
+struct fuse_secured { /* what lay here of a small file when another node took it, too, without the poll loop */
+    bool known;
+    uint64_t size;
+    int64_t mtime;
+    uint8_t digest[XXH3_BYTES];
+};
+
 struct file {
     struct file *next;
     uint64_t ino;
@@ -56,6 +64,7 @@ struct file {
     bool foreign; /* the poll loop opened it: it must be told when it is closed */
     bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
     uint32_t closing; /* closings that have begun and not ended: it stays, and who opens it again waits */
+    struct fuse_secured secured;
     int64_t atime; /* of the record, as far as known */
     struct view *views;
 };
@@ -400,8 +409,8 @@ bool fuse_list_ask(struct amfs_fuse *mount, const struct amfs_fuse_request *requ
 /* fuse_peer.c */
 bool peer_meta_begin(struct amfs_fuse *mount,
                      struct amfs_fuse_request *request); /* it is asked elsewhere, and answered from there, or fuse_slow_again is called */
-bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said,
-                      bool used); /* `said` NULL: nothing was written */
+bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said, bool same,
+                      bool used); /* `said` NULL: nothing was written; `same`: nothing since it was secured */
 bool peer_meta_touch(struct amfs_fuse *mount, uint64_t dir, int64_t now);
 void peer_meta_mounts_begin(struct node *node); /* the first mount of a node comes */
 void peer_meta_mounts_end(struct node *node);
@@ -427,6 +436,12 @@ unsigned fuse_perhaps_used(
 /* The content of a small file has come from another node: it is here from now on, and its shard is told. False: it is not to be gone by, or what lies here
  * already may be old, and on its way out. */
 bool fuse_small_bring(struct amfs_fuse *mount, const struct meta_attr *attr, const uint8_t *bytes, size_t count);
+
+/* fuse_secure.c */
+void fuse_do_secure(const struct call *call); /* it is answered when as many nodes have what was written as shall */
+bool fuse_secure(struct amfs_fuse *mount, const struct amfs_fuse_request *request); /* as peer_meta_begin */
+/* With the lock held: is what another node took all that is here, of which `said` tells? */
+bool fuse_still_secured(struct node *node, const struct file *file, const struct meta_attr *said);
 
 /* fuse_tasks.c: what blind tasks do in the mount that their node has for them */
 bool fuse_tasks_admit(struct call *call); /* whose process asks; false: it was refused */

@@ -107,11 +107,13 @@ static bool finish_writing(struct amfs_fuse *mount, struct file *file, struct me
     if (direct && fuse_files_part_stat(node, file->ino, &found) == 0) fuse_files_put_stat(node, said, &found);
     file->atime = said->atime;
     if (fsio_losses(node->io) > 0 && fsio_lost(node->io, file->ino)) said->finished = META_LOST; /* with a node that had some of it */
-    if (direct) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
+    bool same = direct && fuse_still_secured(node, file, said);
+    if (same) error = meta_wrote_secured(node->meta, file->ino, said, &out);
+    if (direct && error != 0) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
     if (error == 0) fsio_end_recorded(node->io, file->ino);
     if (error == META_NOT_MINE && direct && file->direct && !file->foreign) {
         bool last = file->views == NULL && file->closing == 0 && is_unused_here(node, file->ino);
-        if (peer_meta_closed(mount, file->ino, said, !last)) {
+        if (peer_meta_closed(mount, file->ino, said, same, !last)) {
             file->told = last;
             error = 0;
         }
@@ -152,7 +154,7 @@ static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign, bool dir
     foreign = foreign || concerns_others(node, ino);
     int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
     if (error == 0 && gone) fsio_part_delete(node->io, ino);
-    if (foreign || (direct && error == META_NOT_MINE && !peer_meta_closed(mount, ino, NULL, false))) fuse_slow_unused(mount, ino);
+    if (foreign || (direct && error == META_NOT_MINE && !peer_meta_closed(mount, ino, NULL, false, false))) fuse_slow_unused(mount, ino);
 }
 
 void fuse_forget_unused(struct amfs_fuse *mount, uint64_t ino) {

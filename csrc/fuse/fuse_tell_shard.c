@@ -40,7 +40,7 @@ static void heard_closed(struct peer_meta_call *call, const struct peer_meta_ans
     free(closing);
 }
 
-bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said, bool used) {
+bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_attr *said, bool same, bool used) {
     struct node *node = mount->node;
     struct peer_meta *peer_meta = atomic_load(&mount->stopping) ? NULL : peer_meta_of(node->io);
     int32_t owner = fuse_owner_of(node, ino);
@@ -54,7 +54,8 @@ bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_a
                                     .wrote = said != NULL,
                                     .used = used};
         if (said != NULL) closing->said = *said;
-        struct peer_meta_question question = {.op = PEER_META_CLOSED, .flags = used ? PEER_META_USED : 0, .ino = ino, .attr = said};
+        unsigned flags = (used ? PEER_META_USED : 0) | (same ? PEER_META_HOLDS : 0);
+        struct peer_meta_question question = {.op = PEER_META_CLOSED, .flags = flags, .ino = ino, .attr = said};
         if (peer_meta_ask(peer_meta, owner, &question, &closing->call) == 0) return true;
     }
     free(closing);

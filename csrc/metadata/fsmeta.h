@@ -212,6 +212,16 @@ void meta_expect_copies(struct meta *meta); /* one does */
  * what it contained before and is not among them. EPERM: `node` is not its writer; EAGAIN: it lies in stripes. */
 int meta_checkpoint(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, const int32_t *copies, size_t count,
                     struct meta_nodes *old);
+/* Before others copy what is being written, by messages of the poll loops. False: not yet, for the mount's answer to meta_secure_begin is outstanding. */
+bool meta_copies_begin(struct meta *meta, uint64_t ino);
+/* ── small files, two copies, without the poll loops (fsmeta_secure.c) ── `in`: as for meta_checkpoint. 0, too, if the file wants one copy. META_BUSY: the
+ * long way. The file is of here, and `asker`, another node, writes it: `put` brings its content here, with the lock held; 0 or an errno. Not if it is empty. */
+int meta_secure_for(struct meta *meta, uint64_t ino, int32_t asker, const struct meta_attr *in, int (*put)(void *context), void *context);
+/* This node writes it: `keeper` is asked to take the content, unless it is -1, then it is done. meta_secure_end follows: `in` NULL: it has not taken it. */
+int meta_secure_begin(struct meta *meta, uint64_t ino, const struct meta_attr *in, int32_t *keeper);
+int meta_secure_end(struct meta *meta, uint64_t ino, int32_t keeper, const struct meta_attr *in);
+/* This node is done writing, and has written nothing since meta_secure_begin: who has the content stays. */
+int meta_wrote_secured(struct meta *meta, uint64_t ino, const struct meta_attr *in, struct meta_attr *out);
 /* The writer is done, and has written nothing since that: who has the content stays. As meta_made else. */
 int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, const void *origin, size_t size, struct meta_attr *out,
                     struct meta_nodes *tell);
@@ -250,8 +260,10 @@ int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t le
 int meta_unname_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type);
 int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, struct meta_attr *left,
                      struct meta_unlinked *how);
-/* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. */
-int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out);
+/* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. `same`: it has written
+ * nothing since meta_secure_for. */
+int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool same, bool used,
+                    struct meta_attr *out);
 /* Of a file. What META_SET_DIRECTLY names alone; times that the asker has given to its copy already. */
 int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
                      struct meta_attr *out);

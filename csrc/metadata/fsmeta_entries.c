@@ -198,6 +198,7 @@ static struct inode *make_inode(struct meta *meta, uint64_t ino, const struct di
     inode->pending = attr->pending;
     inode->writer = regular ? attr->writer : -1;
     inode->finished = inode->writer < 0;
+    inode->fresh = inode->writer >= 0;
     inode->atime = inode->mtime = inode->ctime = now;
     int error = fsmeta_watch(meta, &inode->watchers, asker);
     if (error == 0 && inode->writer >= 0 && (error = fsmeta_set_add(&inode->users, inode->writer)) == 0)

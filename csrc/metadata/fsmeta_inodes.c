@@ -151,7 +151,7 @@ static int use(struct inode *inode, int32_t node) {
 
 static void grant_writing(struct inode *inode, int32_t node) {
     inode->writer = node;
-    inode->secured = false;
+    inode->secured = inode->fresh = false;
     inode->finished = 0;
     inode->timed = inode->atimed = 0;
 }
@@ -167,6 +167,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     if (error == 0 && grant) error = fsmeta_prepare_tell(meta, tell, inode->watchers, 0);
     if (error == 0) error = use(inode, node);
     if (error != 0) return leave(meta, error);
+    inode->fresh = false;
     if (writing && node != meta->node) inode->mode = fsmeta_without_setid(inode->mode); /* it will not ask for each write */
     if (grant) {
         fsmeta_tell_all(meta, tell, &inode->watchers, node);
@@ -255,7 +256,7 @@ int meta_give_up(struct meta *meta, uint64_t ino, int32_t node) {
     bool old = inode->layout != META_WHOLE || (inode->writer >= 0 && inode->copies <= 1);
     bool holds = inode->holders == 0 || fsmeta_set_has(inode->holders, node);
     bool needed = !old && inode->size > 0 && holds && fsmeta_set_count(inode->holders) <= inode->copies;
-    if (needed || inode->writer == node || fsmeta_set_has(inode->users, node)) return leave(meta, EBUSY);
+    if (needed || inode->copying || inode->writer == node || fsmeta_set_has(inode->users, node)) return leave(meta, EBUSY);
     fsmeta_set_remove(&inode->holders, node);
     fsmeta_log_inode(meta, inode);
     return leave(meta, 0);

@@ -2,7 +2,7 @@
  *   fsmeta_tables.c (memory, hash tables, sets of nodes), fsmeta_places.c (partitions, owners, watchers), fsmeta_xattrs.c, fsmeta_uses.c
  *   the records: fsmeta_entry.c, fsmeta_inode.c, fsmeta_dirs.c; as bytes: fsmeta_records.c; what changed, for backups: fsmeta_items.c
  *   fsmeta_read.c (bytes to records), fsmeta_backup.c (who is told), fsmeta_batches.c (of what), fsmeta_shadow.c (being told)
- *   calls: fsmeta_inodes.c, fsmeta_entries.c, fsmeta_xattr.c, fsmeta_copies.c, fsmeta_small.c, fsmeta_peer.c (for nodes that ask directly),
+ *   calls: fsmeta_inodes.c, fsmeta_entries.c, fsmeta_xattr.c, fsmeta_copies.c, fsmeta_secure.c, fsmeta_small.c, fsmeta_peer.c (for nodes that ask directly),
  *   fsmeta_moving.c (partitions that come and go), fsmeta_gone.c (partitions and nodes that are gone)
  *   fsmeta.c (making, the table of owners, freeing), fsmeta_check.c
  *
@@ -105,6 +105,8 @@ struct inode {
     uint8_t layout, finished, copies;
     bool lost;    /* META_LOST when nobody writes it: what it contained was lost with a node */
     bool secured; /* in stripes with copies, or empty: what a program has written and closed is recorded while it is written on */
+    bool fresh;   /* nobody but its writer has been let in since it was made here, or had anything of it */
+    bool copying; /* its writer, this node, has another one keep the content, and waits for the answer */
     uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
     /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
     node_set holders, users, watchers;
@@ -320,6 +322,9 @@ void fsmeta_end_writing(struct inode *inode);
 uint8_t fsmeta_copies_in(const struct dir *dir); /* of what is made in it */
 void fsmeta_note_short(struct meta *meta, const struct inode *inode); /* after each change of it */
 void fsmeta_note_copies(struct meta *meta, uint8_t copies); /* a record says so */
+
+/* ── fsmeta_secure.c ── */
+bool fsmeta_is_secured(const struct inode *inode, int32_t node, const struct meta_attr *in);
 
 /* ── fsmeta_uses.c ── */
 void fsmeta_mark_stale(struct meta *meta, uint64_t mark);

@@ -112,19 +112,22 @@ int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker
     return leave(meta, 0);
 }
 
-int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool used, struct meta_attr *out) {
+int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool same, bool used,
+                    struct meta_attr *out) {
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct inode *inode = fsmeta_find_inode(meta, ino);
     if (inode == NULL) return leave(meta, ENOENT);
     bool wrote = written != NULL && inode->writer == node;
     if (!S_ISREG(inode->mode) || inode->nlink == 0) return leave(meta, META_BUSY); /* with its last user it goes, and its data everywhere */
-    if (wrote && (inode->layout != META_WHOLE || inode->copies > 1 || !only_us(meta, inode->watchers, node) ||
-                  !fsmeta_set_only(inode->holders, node)))
-        return leave(meta, META_BUSY);
+    same = wrote && same && inode->copies > 1;
+    bool sole = inode->copies <= 1 && fsmeta_set_only(inode->holders, node);
+    if (wrote && (inode->layout != META_WHOLE || !only_us(meta, inode->watchers, node))) return leave(meta, META_BUSY);
+    if (wrote && !(same ? fsmeta_is_secured(inode, node, written) : sole)) return leave(meta, META_BUSY);
     if (wrote && fsmeta_watch(meta, &inode->watchers, node) != 0) return leave(meta, META_BUSY); /* it keeps our answer */
     if (wrote) {
-        fsmeta_record_written(meta, inode, node, written);
+        if (same) fsmeta_end_writing(inode);
+        else fsmeta_record_written(meta, inode, node, written);
         fsmeta_tell_all(meta, NULL, &inode->watchers, node);
     }
     if (!used) fsmeta_stop_using(inode, node);

@@ -2,6 +2,7 @@
  * told what the shard cannot know of. Stands on peer_meta_backup.c, that on peer_meta_ask.c, that on peer_meta_wire.c. */
 #include "peer_meta_wire.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,8 @@ static int uncount(struct peer_meta *peer_meta, int32_t node, const struct peer_
 }
 
 static int closed(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
-    int error = meta_closed_for(peer_meta->meta, q->ino, node, q->attr, (q->flags & PEER_META_USED) != 0, &reply->attr);
+    int error = meta_closed_for(peer_meta->meta, q->ino, node, q->attr, (q->flags & PEER_META_HOLDS) != 0, (q->flags & PEER_META_USED) != 0,
+                                &reply->attr);
     if (error == 0 && q->attr != NULL && peer_meta->has_kernel && peer_meta->kernel.knows(peer_meta->kernel.context, q->ino))
         peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
     return error;
@@ -150,6 +152,30 @@ static int content(struct peer_meta *peer_meta, const struct peer_meta_question 
     return fsio_small_get(peer_meta->io, q->ino, reply->bytes, reply->count) == 0 ? 0 : META_BUSY;
 }
 
+/* For meta_secure_for. */
+struct keeping {
+    struct fsio *io;
+    const struct peer_meta_question *q;
+};
+
+static int keep(void *context) {
+    const struct keeping *keeping = context;
+    const struct peer_meta_question *q = keeping->q;
+    uint8_t there[META_SMALL_MAX];
+    int error = fsio_small_put(keeping->io, q->ino, q->value, q->value_length, q->attr->atime, q->attr->mtime);
+    if (error == EEXIST && fsio_small_get(keeping->io, q->ino, there, q->value_length) == 0 &&
+        memcmp(there, q->value, q->value_length) == 0)
+        error = 0;
+    return error;
+}
+
+static int secure(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q) {
+    struct keeping keeping = {peer_meta->io, q};
+    if (q->attr == NULL || q->attr->size != q->value_length || q->value_length > META_SMALL_MAX) return EINVAL;
+    if ((q->flags & PEER_META_HOLDS) == 0) return meta_secure_for(peer_meta->meta, q->ino, node, q->attr, keep, &keeping);
+    return q->value_length > 0 && keep(&keeping) == 0 ? 0 : META_BUSY;
+}
+
 static int list(struct peer_meta *peer_meta, const struct peer_meta_question *q, struct reply *reply) {
     bool more;
     if (q->value_length != PEER_META_CURSOR_BYTES) return EINVAL;
@@ -165,6 +191,7 @@ static bool changes(enum peer_meta_op op) {
     case PEER_META_UNLINK:
     case PEER_META_UNCOUNT:
     case PEER_META_CLOSED:
+    case PEER_META_SECURE:
     case PEER_META_TOUCH:
     case PEER_META_SETATTR:
     case PEER_META_SPREAD:
@@ -184,6 +211,7 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_UNLINK: return unlink_name(peer_meta, node, q, reply);
     case PEER_META_UNCOUNT: return uncount(peer_meta, node, q, reply);
     case PEER_META_CLOSED: return closed(peer_meta, node, q, reply);
+    case PEER_META_SECURE: return secure(peer_meta, node, q);
     case PEER_META_TOUCH: return touch(peer_meta, node, q);
     case PEER_META_SETATTR: return setattr(peer_meta, node, q, reply);
     case PEER_META_READLINK: return meta_readlink(peer_meta->meta, q->ino, (char *)reply->bytes, PEER_META_BYTES_MAX, &reply->count);
@@ -204,7 +232,8 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     struct meta_attr attr;
     uint32_t serial;
     if (!peer_meta_read_question(question, size, &q, &attr, &serial)) return 0;
-    bool record = !peer_meta_bytes_come(q.op) && q.op != PEER_META_TOUCH && q.op != PEER_META_HOLD && q.op != PEER_META_STRIKE;
+    bool record = !peer_meta_bytes_come(q.op) && q.op != PEER_META_TOUCH && q.op != PEER_META_HOLD && q.op != PEER_META_STRIKE &&
+                  q.op != PEER_META_SECURE;
     struct reply reply = {.bytes = to + ANSWER_HEAD};
     if (q.heard != 0) meta_backup_heard(peer_meta->meta, node, q.heard);
     if (q.op != PEER_META_BACKUP) pthread_rwlock_rdlock(&peer_meta->kernel_lock); /* a batch may wait for a table */

@@ -21,7 +21,7 @@ enum peer_meta_op {
     /* ino: directory, name; PEER_META_USED: perhaps it is open there. Answers PEER_META_GONE: the asker's data can go; PEER_META_USED: not yet;
      * PEER_META_ELSEWHERE: the record, of which attr says the number and the type, is on another node. Only the name has gone; PEER_META_UNCOUNT is next */
     PEER_META_UNLINK,
-    PEER_META_CLOSED, /* ino, attr if it was written; PEER_META_USED: still open there */
+    PEER_META_CLOSED, /* ino, attr if it was written; PEER_META_HOLDS: nothing since PEER_META_SECURE; PEER_META_USED: still open there */
     PEER_META_TOUCH, /* ino: directory */
     PEER_META_READLINK, /* ino; answers bytes */
     PEER_META_GET_XATTR, /* ino, name; answers bytes */
@@ -34,6 +34,8 @@ enum peer_meta_op {
     PEER_META_STRIKE, /* likewise; value: u64 the number of the directory of that name */
     PEER_META_UNCOUNT, /* ino: a file of which the asker has taken a name; as PEER_META_UNLINK else */
     PEER_META_LIST, /* ino: directory, now: the asker's version of the table, value: u64 cursor; answers entries (meta_list_for) as bytes; PEER_META_MORE */
+    /* ino, attr: of a small file that the asker writes, value: its content, which is to be kept and recorded; PEER_META_HOLDS: the asker records it */
+    PEER_META_SECURE,
     PEER_META_OPS,
 };
 

@@ -165,11 +165,11 @@ class Kernel:
 
 
 class Node:
-    def __init__(self, number: int, root: Path, stall_ms: int) -> None:
+    def __init__(self, number: int, root: Path, stall_ms: int, limit: int) -> None:
         root.mkdir()
         self.number = number
         self.meta = Meta(number)
-        self.io = Io(number, str(root), "127.0.0.1", key=KEY)
+        self.io = Io(number, str(root), "127.0.0.1", limit=limit, key=KEY)
         self.io.set_stall_ms(stall_ms)
         self.io.serve(self.meta)
         self.root = root
@@ -179,8 +179,8 @@ class Node:
 
 
 class Cluster:
-    def __init__(self, root: Path, count: int = 2, stall_ms: int = 5000) -> None:
-        self.nodes = [Node(i, root / str(i), stall_ms) for i in range(count)]
+    def __init__(self, root: Path, count: int = 2, stall_ms: int = 5000, limit: int = 0) -> None:
+        self.nodes = [Node(i, root / str(i), stall_ms, limit) for i in range(count)]
         self.kernels: list[Kernel] = []
         for a in self.nodes:
             for b in self.nodes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,6 +102,54 @@ def test_every_file_that_was_closed_survives_one_node_after_the_other(tmp_path: 
                 await_copies()
         status = amfs("status").stdout
         assert f"{len(written)} files of amfs:/" in status and "have fewer copies than asked for" in status, "one node is left"
+
+
+def write_until(place: Path, stop: threading.Event, closed: dict[str, bytes], begun: threading.Event) -> None:
+    """Small files, some with an fsync, or renamed as editors do it. Those that were closed without an error are in ``closed``."""
+    for number in itertools.count():
+        if stop.is_set():
+            return
+        name, data = f"s{number}", os.urandom(1 + number * 37 % 4096)
+        try:
+            with (place / name).open("wb") as file:
+                file.write(data)
+                if number % 5 == 0:
+                    file.flush()
+                    os.fsync(file)
+            closed[name] = data
+            if number % 7 == 0:
+                os.rename(place / name, place / f"r{number}")
+                closed[f"r{number}"] = closed.pop(name)
+        except OSError as error:
+            closed.pop(name, None)  # a rename that meets the death
+            if error.errno == errno.ENOTCONN:
+                return
+        if number == 100:
+            begun.set()
+
+
+@pytest.mark.parametrize("dying", [0, 1, 2])
+def test_small_files_that_were_closed_survive_a_node_that_dies_among_them(tmp_path: Path, dying: int) -> None:
+    """The manager, the node of some of the records and copies, or the node that writes them."""
+    nodes, writer = 4, 2
+    with running(nodes, "--replicas", "2") as session, mounted(tmp_path, nodes) as places, Files(node=3) as files:
+        closed: dict[str, bytes] = {}
+        stop, begun = threading.Event(), threading.Event()
+        thread = threading.Thread(target=write_until, args=(places[writer], stop, closed, begun))
+        thread.start()
+        try:
+            assert begun.wait(PATIENCE_S)
+            kill(session, dying)
+            await_members(files, nodes - 1)
+        finally:
+            stop.set()
+            thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+        assert len(closed) >= 100
+        for place in (places[3], places[2 if dying == 1 else 1]):
+            if place != places[dying]:
+                assert sums({name: (place / name).read_bytes() for name in closed}) == sums(closed)
+        await_copies()
 
 
 def test_what_is_asked_for_is_shown(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ FILES_IN_FLIGHT = 64  # likewise
 SETTLE_S = 0.2  # after a change of the members, so that what dies together is seen together
 AGAIN_S = 5.0  # after copies could not be made
 ATTEMPTS = 3  # at a file that changes hands meanwhile
+MOUNT_S = 0.001  # the answer that a mount waits for has one round trip to come
 SLOW_S = 5.0  # what took longer may be asked for again by a node that has not heard its end
 REMEMBERED = 1000
 #: Of several reasons why there are no more copies these are said: it is written again, no room, it has changed.
@@ -150,6 +151,8 @@ class Replicas:
 
     def _copy_written(self, peer: int, call: p.Checkpoint) -> Operation[int]:
         ino, facts = call.ino, call.facts
+        while not self._meta.begin_copies(ino):
+            yield Sleep(MOUNT_S)
         attr = self._record(ino)
         if attr.writer != peer:
             raise failure(errno.EIO)  # taken for dead meanwhile
