@@ -80,15 +80,15 @@ def montage(nodes: int) -> Shape:
 
 def blast(nodes: int) -> Shape:
     """Parts of a database are formatted, each is searched for several batches of sequences, and the results are merged. Memory fills slowly
-    with results; tasks of 30 to 50 s take all slots for most of the time."""
+    with results; tasks of 15 to 25 s take all slots for most of the time."""
     made = _Tasks()
-    parts, batches = 2 * nodes, 6
+    parts, batches = 2 * nodes, 12
     for part in range(parts):
         made.add(f"formatdb{part}", 30.0, (), f"db{part}", 16)
     for part in range(parts):
         for batch in range(batches):
             number = part * batches + batch
-            made.add(f"blastall{number}", 30.0 + 20.0 * (number * 5 % 7) / 7, (f"db{part}",), f"r{number}", 10)
+            made.add(f"blastall{number}", 15.0 + 10.0 * (number * 5 % 7) / 7, (f"db{part}",), f"r{number}", 5)
     for part in range(parts):
         made.add(f"merge{part}", 30.0, [f"r{part * batches + batch}" for batch in range(batches)], f"m{part}", 4)
     made.add("found", 90.0, [f"m{part}" for part in range(parts)], "all", 16)
