@@ -22,7 +22,7 @@ COMMANDS = {
     "urls": ("benchmarks.commands.urls", "Load and dump of a bucket beside obstore alone."),
     "striping": ("benchmarks.commands.files", "How evenly whole files and stripes fill the nodes."),
     "hashing": ("benchmarks.commands.files", "How evenly unequal nodes share the partitions, beside other hashes, and what moves."),
-    "elastic": ("benchmarks.commands.elastic", "Policies that add and remove nodes beside all nodes from the beginning, simulated."),
+    "elastic": ("benchmarks.commands.elastic", "Policies that add and remove nodes beside all nodes from begin to end."),
     "joining": ("benchmarks.commands.joining", "Until a node that is added works, and what others wait while its share moves."),
     "montage": ("benchmarks.commands.montage", "Montage beside make and Makeflow, and beside what its tasks took."),
     "spill": ("benchmarks.commands.spill", "Files that are several times the memory limit, beside a disk."),

@@ -1,113 +1,138 @@
-"""``benchmarks elastic``: the policies of the MemFS paper beside as many nodes as they have at most (its Fig. 6 and Table I), simulated.
+"""``benchmarks elastic``: sessions that grow and shrink by a policy beside as many nodes as they have at most, from begin to end (MemFS,
+Fig. 6 and Table I), on real nodes or simulated.
 
-Owns the two workflows, made to be like the paper's: Montage, whose files fill the memory in the middle of the run, and BLAST, whose
-memory fills slowly with results. Sizes and times are scaled with the nodes, so that each number of nodes has the same story.
+Owns the comparison: which policies, between which bounds, and what is "slower" and "saved". Must not know: what the workflows are like
+(``elastic_workloads``); how a session is driven (``elastic_session``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from amfs.bench.dispatch import machine
+from amfs.bench.dispatch import machine, work_parent
+from amfs.engine.policy import Policy
 from amfs.provision import policies
 from amfs.sim.simulate import simulate
-from amfs.sim.workload import Workload
-from amfs.workflow.workflow import Task
+from benchmarks.elastic_workloads import MEMORY, SHAPES, SLOTS, Shape, workload_of
 
-MEMORY = 256 << 20  # of a node
-SLOTS = 4
-MIB = 1 << 20
-COMES_S = 3.0
+COMES_S = 2.0  # from the decision until a simulated node is there, as with a process
+PAPER_NODES = 64
+PAPER = ("paper-1", "paper-2")
 
 
-class Row(msgspec.Struct, frozen=True):
-    """``nodes``, ``most``: that there were at first, and at most. ``slower``, ``saved``: time and node-seconds beside the same workflow
-    on all nodes from beginning to end."""
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """``policy`` "": all nodes from begin to end. ``first``, ``most``: nodes that there were. ``slower``, ``saved``, ``unused_saved``:
+    time, node-seconds and byte-seconds of memory without files beside that; the last is what the paper calls resource usage improvement.
+    ``spilled``: the most bytes at a time. 0 of the last two: not known of simulated runs."""
 
     workload: str
     policy: str
-    nodes: int
+    first: int
     most: int
-    makespan_s: float
-    static_s: float
-    slower: float
-    saved: float
-    changes: int
+    seconds: float
+    node_s: float
+    slower: float = 0.0
+    saved: float = 0.0
+    unused: float = 0.0
+    unused_saved: float = 0.0
+    spilled: int = 0
+    changes: int = 0
+    said: list[str] = []
 
 
 class Report(msgspec.Struct, frozen=True):
     machine: str
+    simulated: bool
+    nodes: int
     rows: list[Row]
 
 
-def montage(nodes: int) -> Workload:
-    """For each slot of ``nodes``: images are projected, compared with neighbours, corrected, and added to one mosaic. What has been read by
-    all goes; corrected images are there until the end."""
-    count = nodes * SLOTS
-    tasks: list[Task] = []
-    sizes: dict[str, int] = {}
-    seconds: dict[int, float] = {}
+class Settings(NamedTuple):
+    """``nodes`` at most. ``time_scale`` 0: each workflow's own. ``least``: of policies other than the paper's."""
 
-    def add(name: str, time: float, inputs: tuple[str, ...], output: str, mib: float) -> None:
-        seconds[len(tasks)] = time
-        sizes[output] = int(mib * MIB)
-        tasks.append(Task(name, ("x",), inputs=inputs, outputs=(output,)))
-
-    for i in range(count):
-        add(f"project{i}", 40.0, (), f"p{i}", 16)
-    for i in range(count):
-        add(f"diff{i}", 10.0, (f"p{i}", f"p{(i + 1) % count}"), f"d{i}", 1)
-    add("model", 60.0, tuple(f"d{i}" for i in range(count)), "m", 1)
-    for i in range(count):
-        add(f"correct{i}", 40.0, (f"p{i}", "m"), f"c{i}", 34)
-    for i in range(0, count, SLOTS):
-        add(f"add{i}", 30.0, tuple(f"c{k}" for k in range(i, i + SLOTS)), f"a{i}", 4)
-    add("mosaic", 120.0, tuple(f"a{i}" for i in range(0, count, SLOTS)), "mosaic", 16)
-    return _made(tasks, sizes, seconds)
+    workloads: tuple[str, ...] = tuple(SHAPES)
+    named: tuple[str, ...] = (*PAPER, "default")
+    nodes: int = 16
+    least: int = 1
+    time_scale: float = 0.0
 
 
-def blast(nodes: int) -> Workload:
-    """A database is formatted in parts, each query searches one part, and all that was found is merged at last."""
-    count = nodes * SLOTS
-    tasks, sizes, seconds = [Task("split", ("x",), outputs=("db",))], {"db": 64 * MIB}, {0: 20.0}
-    for i in range(3 * count):
-        seconds[len(tasks)] = 20.0 + 20.0 * (i % 7) / 7
-        sizes[f"r{i}"] = 18 * MIB
-        tasks.append(Task(f"search{i}", ("x",), inputs=("db",), outputs=(f"r{i}",)))
-    seconds[len(tasks)] = 150.0
-    sizes["found"] = 16 * MIB
-    tasks.append(Task("merge", ("x",), inputs=tuple(f"r{i}" for i in range(3 * count)), outputs=("found",)))
-    return _made(tasks, sizes, seconds)
+def scaled(text: str, nodes: int) -> str:
+    """A policy of the paper for ``nodes`` instead of its 64: the same shares of the cluster."""
+
+    def fewer(found: re.Match[str]) -> str:
+        return f"{found[1]}{max(1, int(found[2]) * nodes // PAPER_NODES)}"
+
+    return re.sub(r"(?m)(^(?:min|max|start) = |\"(?:add|drain) )(\d+)", fewer, text)
 
 
-def _made(tasks: list[Task], sizes: dict[str, int], seconds: dict[int, float]) -> Workload:
-    workload = Workload(tasks, sizes=sizes)
-    workload.seconds = seconds
-    return workload
+def chosen(settings: Settings, directory: Path) -> list[tuple[str, str, Policy]]:
+    """The name of each policy, its file, and the policy between its bounds. Raises UsageError."""
+    found = []
+    for name in settings.named:
+        policy = policies.load(name)
+        text, bounds = policy.text, (settings.least, settings.nodes)
+        if name in PAPER:
+            text, bounds = scaled(text, settings.nodes), (0, 0)
+        path = directory / f"{Path(name).stem}.toml"
+        path.write_text(text, encoding="utf-8")
+        found.append((Path(name).name, str(path), policies.load(str(path), *bounds)))
+    return found
 
 
-WORKLOADS: dict[str, Callable[[int], Workload]] = {"Montage-like": montage, "BLAST-like": blast}
+def measure(settings: Settings, *, real: bool, say: Callable[[str], None]) -> Report:
+    """Raises UsageError, Failed."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="amfs-bench-", dir=work_parent()) as place:
+        named = chosen(settings, Path(place))
+        for key in settings.workloads:
+            shape = SHAPES[key](settings.nodes)
+            scale = settings.time_scale or shape.time_scale
+            rows += (_real if real else _simulated)(shape, scale, settings.nodes, named, say)
+    return Report(machine(), not real, settings.nodes, rows)
 
 
-def measure(*, named: tuple[str, ...], nodes: tuple[int, ...], say: Callable[[str], None]) -> Report:
-    """``named``: policies, shipped ones or files, each between its own bounds; ``nodes``: the default policy between a sixteenth and all of
-    so many. Raises UsageError."""
-    chosen = [policies.load(policy) for policy in named]
-    chosen += [policies.load("default", max(1, most // 16), most) for most in nodes]
-    rows = []
-    for name, make in WORKLOADS.items():
-        for policy in chosen:
-            say(f"{name}, {policy.source}, at most {policy.most} nodes ...")
-            static = simulate(make(policy.most), nodes=policy.most, slots=SLOTS, unit_size=64, memory=MEMORY)
-            first = policy.start or policy.least
-            found = simulate(
-                make(policy.most), nodes=first, slots=SLOTS, unit_size=64, memory=MEMORY, policy=policy, comes_s=COMES_S
-            )  # fmt: skip
-            rows.append(Row(
-                name, Path(policy.source).name, first, found.nodes_most, found.makespan_s, static.makespan_s,
-                found.makespan_s / static.makespan_s - 1, 1 - found.node_s / static.node_s, sum(1 for one in found.decisions if one.nodes),
-            ))  # fmt: skip
-    return Report(machine(), rows)
+def _beside(static: Row, row: Row) -> Row:
+    return msgspec.structs.replace(
+        row, slower=row.seconds / static.seconds - 1, saved=1 - row.node_s / static.node_s,
+        unused_saved=1 - row.unused / static.unused if static.unused else 0.0,
+    )  # fmt: skip
+
+
+def _simulated(
+    shape: Shape, scale: float, nodes: int, named: Sequence[tuple[str, str, Policy]], say: Callable[[str], None]
+) -> list[Row]:
+    say(f"{shape.name}, simulated, {len(shape.tasks)} tasks ...")
+    found = simulate(workload_of(shape, scale), nodes=nodes, slots=SLOTS, memory=MEMORY)
+    rows = [Row(workload=shape.name, policy="", first=nodes, most=nodes, seconds=found.makespan_s, node_s=found.node_s)]
+    for name, _, policy in named:
+        first = policy.start or policy.least
+        found = simulate(workload_of(shape, scale), nodes=first, slots=SLOTS, memory=MEMORY, policy=policy, comes_s=COMES_S)
+        said = [f"{one.at_s:.1f} s: {one.reason}" for one in found.decisions]
+        rows.append(_beside(rows[0], Row(
+            workload=shape.name, policy=name, first=first, most=found.nodes_most, seconds=found.makespan_s, node_s=found.node_s, said=said,
+            changes=sum(1 for one in found.decisions if one.nodes),
+        )))  # fmt: skip
+    return rows
+
+
+def _real(shape: Shape, scale: float, nodes: int, named: Sequence[tuple[str, str, Policy]], say: Callable[[str], None]) -> list[Row]:
+    from benchmarks.elastic_session import run
+
+    rows: list[Row] = []
+    for name, path, policy in [("", "", None), *named]:
+        first = nodes if policy is None else policy.start or policy.least
+        say(f"{shape.name}, {name or f'all {nodes} nodes'} ...")
+        found = run(shape, scale, first, nodes, path, (policy.least, policy.most) if policy is not None else (0, 0))
+        row = Row(
+            workload=shape.name, policy=name, first=first, most=found.most, seconds=found.seconds, node_s=found.node_s,
+            unused=found.unused, spilled=found.spilled, changes=found.changes, said=found.said,
+        )  # fmt: skip
+        rows.append(_beside(rows[0], row) if rows else row)
+    return rows

@@ -46,9 +46,9 @@ class Session:
         """The session file: what amfs takes as the session's name from any environment."""
         return str(self.directory / "run" / NAME / "session.json")
 
-    def amfs(self, *words: str, cwd: str | Path = "/") -> process.Ran:
+    def amfs(self, *words: str, cwd: str | Path = "/", hang_seconds: float = 60.0) -> process.Ran:
         """``amfs WORDS`` with this session's environment. Raises Failed."""
-        return process.run([*_AMFS, *words], cwd, env=self.env, hang_seconds=60.0)
+        return process.run([*_AMFS, *words], cwd, env=self.env, hang_seconds=hang_seconds)
 
     def mount(self, node: int = 0, *options: str) -> Path:
         """The file system as ``node`` shows it. Raises Failed."""

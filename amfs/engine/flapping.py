@@ -75,17 +75,27 @@ def _clamped(policy: Policy, action: Action, nodes: int, wanted: int) -> int:
 def _by_load(policy: Policy, action: Action, nodes: int, box: Box) -> Iterator[tuple[int, Box]]:
     lowest, highest = (nodes, policy.most) if action.grows else (policy.least, nodes)
     last = _clamped(policy, action, nodes, highest if action.grows else lowest)
-    each = action.per_node()
     for after in range(nodes, last + 1) if action.grows else range(last, nodes + 1):
+        for wanted in _for(action, after, after == last):
+            if (found := box.meet(wanted)) is not None:
+                yield after, found
+
+
+def _for(action: Action, after: int, is_last: bool) -> Iterator[Box]:
+    """The loads for which the goals lead to ``after``: one goal needs so many nodes, and no other needs more. Where the action goes no
+    further (``is_last``) it may want more, if it grows, or fewer."""
+    for goal in action.goals:
+        each = goal.per_node()
         low, high = each * (after - 1), each * after
-        span = Span(low, high, after > 1)
-        if after == last and action.grows:
-            span = Span(low, None, after > 1)
-        if after == last and not action.grows:
-            span = Span(Fraction(0), high)
-        wanted = Box(memory=span) if action.measure is Measure.MEMORY else Box(tasks=span)
-        if (found := box.meet(wanted)) is not None:
-            yield after, found
+        if is_last and action.grows:
+            yield goal.box(Span(low, None, after > 1))
+            continue
+        found: Box | None = goal.box(Span(Fraction(0), high) if is_last else Span(low, high, after > 1))
+        for other in action.goals:
+            if found is not None and other is not goal:
+                found = found.meet(other.box(Span(Fraction(0), other.per_node() * after)))
+        if found is not None:
+            yield found
 
 
 def _words(policy: Policy, begin: tuple[Rule, int], path: list[tuple[Rule, int]], again: Rule, nodes: int, box: Box) -> str:

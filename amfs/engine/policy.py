@@ -116,16 +116,32 @@ class Term(NamedTuple):
         return Box(spilled=span) if self.measure is Measure.SPILLED else Box(tasks=span)
 
 
+class Goal(NamedTuple):
+    """``measure`` is to be ``bound``."""
+
+    measure: Measure
+    bound: Fraction
+
+    def per_node(self) -> Fraction:
+        """The load of one node at which it is so."""
+        return self.bound + 1 if self.measure is Measure.QUEUE else self.bound
+
+    def part(self, load: Load) -> Fraction:
+        return load.memory if self.measure is Measure.MEMORY else load.tasks
+
+    def box(self, span: Span) -> Box:
+        return Box(memory=span) if self.measure is Measure.MEMORY else Box(tasks=span)
+
+
 class Action(NamedTuple):
     """By how much. ``grows``: else the session shrinks. One of ``step`` and ``percent`` nodes more or fewer, ``to`` so many, or as many
-    as make ``measure`` ``bound``; at most by ``most`` per cent at a time."""
+    as each of ``goals`` needs; at most by ``most`` per cent at a time."""
 
     grows: bool
     step: int = 0
     percent: int = 0
     to: int = 0
-    measure: Measure | None = None
-    bound: Fraction = Fraction(0)
+    goals: tuple[Goal, ...] = ()
     most: int = 0
 
     def fixed(self, nodes: int) -> int | None:
@@ -135,18 +151,11 @@ class Action(NamedTuple):
             return nodes + step if self.grows else nodes - step
         return self.to or None
 
-    def per_node(self) -> Fraction:
-        """The load of one node at which ``measure`` is ``bound``."""
-        return self.bound + 1 if self.measure is Measure.QUEUE else self.bound
-
-    def part(self, load: Load) -> Fraction:
-        return load.memory if self.measure is Measure.MEMORY else load.tasks
-
     def after(self, nodes: int, load: Load) -> int:
         """How many nodes it wants, where there are ``nodes`` now; these, if it wants to go the other way."""
         wanted = self.fixed(nodes)
         if wanted is None:
-            wanted = max(1, math.ceil(self.part(load) / self.per_node()))
+            wanted = max(1, *(math.ceil(goal.part(load) / goal.per_node()) for goal in self.goals))
         return self.limited(nodes, wanted)
 
     def limited(self, nodes: int, wanted: int) -> int:
@@ -319,7 +328,7 @@ def _percent(text: str) -> int:
 
 def _action(text: str) -> Action:
     words = text.split(" ")
-    form = "'add 2', 'add 25 %', 'grow to 8', 'grow to memory 60 %', or the same with 'drain' and 'shrink to'"
+    form = "'add 2', 'add 25 %', 'grow to 8', 'grow to memory 60 % and queue 1', or the same with 'drain' and 'shrink to'"
     if words[0] in ("add", "drain") and len(words) > 1:
         match = _COUNT.fullmatch(" ".join(words[1:]))
         if match is None or not 0 < int(match[1]) <= NODES_MAX:
@@ -331,12 +340,17 @@ def _action(text: str) -> Action:
     grows, rest = words[0] == "grow", words[2:]
     if len(rest) == 1 and rest[0].isdecimal() and 0 < int(rest[0]) <= NODES_MAX:
         return Action(grows, to=int(rest[0]))
-    if rest[0] not in (Measure.MEMORY, Measure.QUEUE, Measure.BUSY) or len(rest) < 2:
+    return Action(grows, goals=tuple(_goal(part, form) for part in " ".join(rest).split(" and ")))
+
+
+def _goal(text: str, form: str) -> Goal:
+    name, _, rest = text.partition(" ")
+    if name not in (Measure.MEMORY, Measure.QUEUE, Measure.BUSY) or not rest:
         raise ValueError(f"is not as {form}")
-    measure, bound = Measure(rest[0]), _share(" ".join(rest[1:]))
+    measure, bound = Measure(name), _share(rest)
     if measure is not Measure.QUEUE and not 0 < bound <= 1:
         raise ValueError(f"{measure} is to be more than 0 and at most 100 %")
-    return Action(grows, measure=measure, bound=bound)
+    return Goal(measure, bound)
 
 
 def sizes_named(rules: Sequence[Rule]) -> set[int]:

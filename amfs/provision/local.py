@@ -158,16 +158,33 @@ class LocalProcesses:
         return session
 
     def add(self, session: SessionRecord, options: NodeOptions) -> Ready:
-        config = prepare_join(session, options)
-        ready = daemon.await_ready(daemon.launch([config]), START_S)[0]
+        return self.add_all(session, options, 1)[0]
+
+    def add_all(self, session: SessionRecord, options: NodeOptions, count: int) -> list[Ready]:
+        """Start so many nodes of a running session together, and wait until all are members. Raises AmfsError; then those that have become
+        members stay, and no other is left running."""
+        configs = [prepare_join(session, options) for _ in range(count)]
+        patience, host = START_S + START_PER_NODE_S * (count - 1), processes.host_id()
+        started: list[daemon.Started] = []
+        wanted = {config.node for config in configs}
         try:
+            for first in range(0, count, _AT_ONCE):
+                started += daemon.launch(configs[first : first + _AT_ONCE])
+            readies = daemon.await_ready(started, patience)
             with Client(session) as client:
-                client.view(START_S, until=lambda view: any(member.node == config.node for member in view.members))
+                client.view(patience, until=lambda view: wanted <= {member.node for member in view.members})
         except BaseException:
-            daemon.stop([(ready.pid, ready.started)])
+            there: set[int] = set()
+            with contextlib.suppress(SessionError), Client(session) as client:
+                there = {member.node for member in client.view().members}
+            listening = [one.ready for one in started if one.ready is not None and not one.ready.error]
+            daemon.stop([(ready.pid, ready.started) for ready in listening if ready.node not in there])
+            for entry in entries([ready for ready in listening if ready.node in there], host):
+                records.add_node(session, entry)
             raise
-        records.add_node(session, entries([ready], processes.host_id())[0])
-        return ready
+        for entry in entries(readies, host):
+            records.add_node(session, entry)
+        return readies
 
     def end(self, session: SessionRecord, timeout_s: float = 10.0) -> list[str]:
         remarks: list[str] = []

@@ -95,8 +95,7 @@ def before_drain(session: SessionRecord, node: int, tell: Callable[[str], None])
 def _grow(session: SessionRecord, count: int, options: NodeOptions, tell: Callable[[str], None]) -> None:
     if any(not processes.same_machine(entry.host, processes.host_id()) for entry in session.nodes):
         raise UsageError(f"the nodes of {session.name} are on several hosts: on the one that is to have another, type: amfs node --join")
-    for _ in range(count):
-        ready = LocalProcesses().add(session, options)
+    for ready in LocalProcesses().add_all(session, options, count):
         tell(f"node {ready.node} joined {session.name}")
 
 

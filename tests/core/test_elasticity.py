@@ -125,6 +125,39 @@ def test_a_policy_has_a_first_number_and_bounds() -> None:
     assert asked(machine, of(1), 0) == 2
 
 
+TWO_GOALS = """
+max = 20
+[[rule]]
+name = "fills"
+when = "memory > 80 %"
+do = "grow to memory 60 %"
+[[rule]]
+name = "tasks wait"
+when = "queue > 1"
+do = "grow to busy 100 %"
+[[rule]]
+name = "few"
+when = "memory < 50 % and busy < 50 %"
+do = "shrink to busy 75 %{}"
+"""
+
+
+def test_each_goal_of_an_action_has_the_nodes_that_it_needs() -> None:
+    policy = check(parse(TWO_GOALS.format(" and memory 75 %"), "two.toml"))
+    (action,) = [rule.action for rule in policy.in_]
+    assert action.after(12, Load(Fraction(3), Fraction(0), Fraction(1))) == 4  # 3 / 75 %
+    assert action.after(12, Load(Fraction(1), Fraction(0), Fraction(6))) == 8  # 6 / 75 %
+    assert action.after(2, Load(Fraction(3), Fraction(0), Fraction(1))) == 2
+    grows = parse(ONE_RULE.format("queue > 1", "grow to queue 1 and memory 50 %"), "p").out[0].action
+    assert grows.after(1, Load(Fraction(3), Fraction(0), Fraction(8))) == 6
+    assert grows.after(1, Load(Fraction(1), Fraction(0), Fraction(8))) == 4
+
+
+def test_a_goal_that_is_left_out_lets_rules_undo_each_other() -> None:
+    with pytest.raises(UsageError, match="'fills' and 'few' would undo each other"):
+        check(parse(TWO_GOALS.format(""), "one.toml"))
+
+
 @pytest.mark.parametrize("name", policies.SHIPPED)
 def test_policies_that_are_shipped_come_to_rest(name: str) -> None:
     policy = policies.load(name)
@@ -144,6 +177,7 @@ ONE_RULE = '[[rule]]\nname = "a"\nwhen = "{}"\ndo = "{}"\n'
         (ONE_RULE.format("memry > 80 %", "add 1"), "p.toml: rule 'a', when = \"memry > 80 %\""),
         (ONE_RULE.format("busy > 180 %", "add 1"), "holds always or never"),
         (ONE_RULE.format("memory > 80 %", "add some"), "p.toml: rule 'a', do = \"add some\""),
+        (ONE_RULE.format("memory > 80 %", "grow to memory 60 % and spilled 5 %"), "p.toml: rule 'a', do = \"grow to memory 60 % and spilled"),
         (ONE_RULE.format("memory > 80 % and memory < 20 %", "add 1"), "cannot all hold at once"),
         (ONE_RULE.format("idle < 5 s", "add 1"), "idle can only be more"),
         (ONE_RULE.format("spilled > 5 %", "drain 1"), "no reason to have fewer"),
@@ -186,8 +220,15 @@ LOADS = st.one_of(
     SHARE.map(lambda share: f"busy {{}} {share}"),
 )  # fmt: skip
 STEP = st.one_of(st.integers(1, 5).map(str), st.sampled_from(["25 %", "50 %", "100 %"]))
-GROW = st.one_of(STEP.map("add {}".format), SHARE.map("grow to memory {}".format), st.integers(0, 2).map("grow to queue {}".format))
-SHRINK = st.one_of(STEP.map("drain {}".format), SHARE.map("shrink to busy {}".format), st.integers(1, 4).map("shrink to {}".format))
+BOTH = st.tuples(SHARE, SHARE)
+GROW = st.one_of(
+    STEP.map("add {}".format), SHARE.map("grow to memory {}".format), st.integers(0, 2).map("grow to queue {}".format),
+    BOTH.map(lambda both: f"grow to memory {both[0]} and busy {both[1]}"),
+)  # fmt: skip
+SHRINK = st.one_of(
+    STEP.map("drain {}".format), SHARE.map("shrink to busy {}".format), st.integers(1, 4).map("shrink to {}".format),
+    BOTH.map(lambda both: f"shrink to memory {both[0]} and busy {both[1]}"),
+)  # fmt: skip
 
 
 @settings(max_examples=150, deadline=None)

@@ -11,6 +11,8 @@ from fs_session import PATIENCE_S, running
 
 from amfs.client.control import Client
 from amfs.client.files import Files
+from amfs.host import processes
+from amfs.net import records
 from amfs.net.records import SessionRecord
 from amfs.provision import autoscale
 
@@ -33,6 +35,20 @@ def test_a_session_grows_is_used_and_shrinks() -> None:
         assert files.read_bytes("/first") == b"1" * 100_000
         assert all(files.read_bytes(f"/{number}") == b"x" * 50_000 for number in range(9))
         assert scale("0").returncode == 2
+
+
+def test_nodes_that_come_together_are_all_known_or_none_is_left() -> None:
+    with running(1) as session, Files() as files:
+        files.write_bytes("/kept", b"k" * 50_000)
+        done = scale("5", "--slots", "1", "--store", "/no/such/directory")
+        assert done.returncode != 0 and "/no/such/directory" in done.stderr, done.stderr
+        assert members(session) == {0}
+        done = scale("5", "--slots", "1")
+        assert done.returncode == 0 and done.stderr.count("joined") == 4, done.stderr
+        there = members(session)
+        assert len(there) == 5 and {entry.node for entry in records.load(session.path).nodes} == there
+        assert all(processes.is_running(entry.pid, entry.started) for entry in records.load(session.path).nodes)
+        assert files.read_bytes("/kept") == b"k" * 50_000
 
 
 #: Short times, so that the test need not wait for minutes.
