@@ -324,9 +324,8 @@ static PyObject *io_end(PyObject *self, PyObject *number) {
     ull ino = PyLong_AsUnsignedLongLong(number);
     uint64_t size;
     int64_t written_ns;
-    uint32_t stripe;
     if (PyErr_Occurred()) return NULL;
-    if (!fsio_end(fsio_of_object(self), ino, &size, &written_ns, &stripe)) Py_RETURN_NONE;
+    if (!fsio_end(fsio_of_object(self), ino, &size, &written_ns)) Py_RETURN_NONE;
     return Py_BuildValue("KL", (ull)size, (long long)written_ns);
 }
 

@@ -23,6 +23,7 @@ static void *keep(void *argument) {
         const struct data_rpc_handler handler = io->rpc_handler; /* it may be set while this thread runs */
         pthread_mutex_unlock(&io->keeper_lock);
         data_reap(&io->client);
+        fsio_ends_forget(io, false);
         if (handler.attend != NULL) handler.tick(handler.context);
         int64_t began = now_ms();
         if (began >= rescan_ms) {
@@ -54,9 +55,7 @@ static void free_all(struct fsio *io) {
     pthread_mutex_destroy(&io->keeper_lock);
     pthread_mutex_destroy(&io->events_lock);
     pthread_mutex_destroy(&io->table_lock);
-    fsio_ends_free(io);
     pthread_mutex_destroy(&io->files_lock);
-    pthread_mutex_destroy(&io->ends_lock);
     free(io);
 }
 
@@ -75,7 +74,6 @@ struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t er
     data_client_begin(&io->client, (uint64_t)io->node, options->incarnation, options->key);
     fsio_workers_begin(io);
     pthread_mutex_init(&io->files_lock, NULL);
-    pthread_mutex_init(&io->ends_lock, NULL);
     pthread_mutex_init(&io->table_lock, NULL);
     pthread_mutex_init(&io->events_lock, NULL);
     pthread_mutex_init(&io->keeper_lock, NULL);
@@ -148,6 +146,7 @@ void fsio_stop(struct fsio *io) {
 
 void fsio_free(struct fsio *io) {
     fsio_stop(io);
+    fsio_ends_forget(io, true);
     for (struct fsio_event *event = fsio_take(io), *next; event != NULL; event = next) {
         next = event->next;
         free(event);

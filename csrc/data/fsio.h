@@ -100,7 +100,7 @@ void fsio_expect_room(struct fsio *io, int patience_ms);
 /* From now on the end of a file in stripes that nobody writes here any more is kept, for who opens it again, until fsio_end_recorded.
  * fsio_end: false: there is none. */
 void fsio_keep_ends(struct fsio *io);
-bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns, uint32_t *stripe);
+bool fsio_end(struct fsio *io, uint64_t ino, uint64_t *size, int64_t *written_ns);
 void fsio_end_recorded(struct fsio *io, uint64_t ino);
 bool fsio_lost(struct fsio *io, uint64_t ino); /* of what is open here in stripes, or was written here and is not recorded yet */
 void fsio_room_made(struct fsio *io, uint64_t serial, uint64_t freed);

@@ -9,20 +9,14 @@ void fsio_file_leave(struct fsio_file *file) {
     fsio_local_leave(file);
 }
 
-static bool was_striped(struct fsio *io, uint64_t ino) {
-    uint64_t size;
-    int64_t written_ns;
-    uint32_t stripe;
-    return fsio_end(io, ino, &size, &written_ns, &stripe);
-}
-
-/* Likewise: without the gate. Once in stripes it stays so while it is written. */
+/* Without the gate. Once in stripes it stays so while it is written. */
 bool fsio_grown(struct fsio *io, uint64_t ino) {
-    struct fsio_file *file = fsio_file_find(io, ino);
-    if (file == NULL) return was_striped(io, ino);
-    bool grown = atomic_load(&file->serves) && file->kind == FSIO_STRIPED && fsio_file_written(file);
-    fsio_drop_later(file);
-    return grown || was_striped(io, ino);
+    pthread_mutex_lock(&io->files_lock);
+    struct fsio_file *file = fsio_file_look(io, ino);
+    bool grown =
+        file != NULL && file->kind == FSIO_STRIPED && (fsio_file_ended(file) || (atomic_load(&file->serves) && fsio_file_written(file)));
+    pthread_mutex_unlock(&io->files_lock);
+    return grown;
 }
 
 bool fsio_open_waits(struct fsio *io, uint64_t ino, bool cuts) {
@@ -41,27 +35,27 @@ void fsio_set_times(struct fsio *io, uint64_t ino, const int64_t *atime, const i
     if (file != NULL && mtime != NULL) atomic_store(&file->written_ns, *mtime);
     if (file != NULL) atomic_store(&file->changed_ns, fsio_now_ns());
     pthread_mutex_unlock(&io->files_lock);
-    if (mtime != NULL) fsio_end_written(io, ino, *mtime);
 }
 
 /* ── opening and closing ── */
 
-/* With the gate held alone: make the file what the one who opens it says it is. While it is written through this node we know better. */
+/* With the gate held alone: make the file what the one who opens it says it is. While it is written through this node we know better, and until its
+ * record knows what was written. */
 static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uint32_t stripe, uint64_t size, enum part_use use) {
-    int64_t written_ns = 0;
-    uint64_t since = atomic_load(&file->io->lost_version);
-    bool lost = false;
-    if (file->known && file->kind != FSIO_REMOTE && fsio_file_written(file)) return 0;
     bool copied = (stripe & FSIO_COPIED) != 0;
-    if (kind != FSIO_REMOTE && fsio_end(file->io, file->ino, &size, &written_ns, &stripe)) kind = FSIO_STRIPED;
-    copied |= (stripe & FSIO_COPIED) != 0;
+    if (file->known && file->kind != FSIO_REMOTE && fsio_file_written(file)) return 0;
+    if (fsio_end_holds(file, kind == FSIO_REMOTE)) {
+        if (copied) atomic_store(&file->copied, true);
+        fsio_striped_leave(file); /* what was read ahead may be old by now */
+        return 0;
+    }
     stripe &= ~FSIO_COPIED;
     if (file->known && (file->kind != kind || (kind == FSIO_REMOTE && file->node != node))) {
         if (file->kind == FSIO_LOCAL) fsio_local_leave(file);
         if (file->kind == FSIO_REMOTE) fsio_remote_leave(file);
     }
     if (file->known && file->kind == FSIO_LOCAL && kind == FSIO_LOCAL && fsio_local_replaced(file)) fsio_local_leave(file);
-    fsio_striped_leave(file); /* what was read ahead may be old by now */
+    fsio_striped_leave(file);
     file->kind = kind;
     file->node = node;
     file->stripe = stripe != 0 ? stripe : FSIO_STRIPE_BYTES;
@@ -70,9 +64,8 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     int error = kind == FSIO_LOCAL ? fsio_local_open(file, use) : 0;
     if (kind == FSIO_STRIPED) {
         atomic_store(&file->size, size);
-        fsio_striped_begin(file, written_ns);
-        (void)fsio_end_lost(file->io, file->ino, &since, &lost);
-        fsio_not_lost(file, since, lost);
+        fsio_striped_begin(file);
+        fsio_not_lost(file, atomic_load(&file->io->lost_version), false);
     }
     atomic_store(&file->serves, error == 0 && kind != FSIO_REMOTE);
     return error;
@@ -154,7 +147,11 @@ int fsio_close(struct fsio_handle *handle) {
     pthread_rwlock_wrlock(&file->gate);
     if (handle->writing && file->kind == FSIO_STRIPED) error = fsio_file_flush(file, &handle->errors_seen);
     if (!handle->passing) count_handle(file, handle->writing, -1);
-    if (handle->writing && file->kind == FSIO_STRIPED && !fsio_file_written(file)) fsio_end_keep(file);
+    if (handle->writing && file->kind == FSIO_STRIPED && !fsio_file_written(file)) {
+        pthread_mutex_lock(&file->io->files_lock);
+        fsio_end_keep(file);
+        pthread_mutex_unlock(&file->io->files_lock);
+    }
     if (file->kind == FSIO_REMOTE && !handle->passing) {
         int told = fsio_remote_use(file, false); /* which flushes there if that was the last writer */
         if (error == 0 && handle->writing) error = told;

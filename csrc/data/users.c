@@ -47,6 +47,7 @@ int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int
         fsio_file_drop(file);
         return ESTALE;
     }
+    pthread_mutex_lock(&io->files_lock);
     pthread_mutex_lock(&file->lock);
     struct fsio_users *user = *find_user(file, node);
     uint64_t seen = user != NULL ? user->errors_seen : file->error_count;
@@ -70,6 +71,7 @@ int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int
         }
     }
     pthread_mutex_unlock(&file->lock);
+    pthread_mutex_unlock(&io->files_lock);
     if (writers > 0 && error == 0) fsio_digest_forget(io, ino);
     if (fewer) fsio_digest_closed(io, ino);
     if (fewer && atomic_load(&file->serves)) {

@@ -53,6 +53,31 @@ def test_the_end_stays_when_it_was_another_node_that_wrote_last(nodes: Nodes) ->
     assert refused.value.errno == errno.ESTALE
 
 
+def test_no_end_is_believed_once_another_node_has_written_the_file(nodes: Nodes) -> None:
+    """Though nobody has said here that the record knew it."""
+    written(nodes, 0, b"a" * 5000)
+    there = nodes.io[1].open(INO, STRIPED, stripe=STRIPE, size=5000, writing=True)
+    here = nodes.io[0].open(INO, REMOTE, 1)
+    there.write(b"b" * 5000, 5000)
+    here.close()
+    there.close()
+    assert nodes.io[0].end(INO) is None
+    again = nodes.io[0].open(INO, STRIPED, stripe=STRIPE, size=10_000)
+    assert again.stat()[0] == 10_000 and again.read(10, 9_990) == b"b" * 10
+    again.close()
+
+
+def test_the_time_that_is_set_meanwhile_is_that_of_the_end(nodes: Nodes) -> None:
+    written(nodes, 0, b"a" * 5000)
+    nodes.io[0].set_times(INO, None, 10**18)
+    assert nodes.io[0].end(INO) == (5000, 10**18)
+    reader = nodes.io[0].open(INO, STRIPED, stripe=STRIPE, size=0)
+    assert reader.stat()[0] == 5000 and reader.stat()[3] == 10**18
+    nodes.io[0].end_recorded(INO)
+    assert reader.read(5000, 0) == b"a" * 5000, "it is open still"
+    reader.close()
+
+
 def test_of_whole_files_nothing_is_kept(nodes: Nodes) -> None:
     ino = nodes.write(0, b"content")
     handle = nodes.io[0].open(ino, LOCAL, writing=True)

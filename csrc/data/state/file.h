@@ -21,7 +21,8 @@ struct fsio_file {
     struct fsio_file *next; /* in its bucket */
     struct fsio *io;
     uint64_t ino;
-    int references; /* under files_lock: handles, other nodes, requests on their way */
+    int references; /* under files_lock: handles, other nodes, requests on their way, and an end that is kept */
+    int64_t ended_ms; /* STRIPED, under files_lock: when its end was kept last (ends.c); 0: its record knows it */
 
     pthread_rwlock_t gate; /* shared: reads and writes; alone: kind and stripe change, truncation */
     _Atomic enum fsio_kind kind; /* changed with the gate held alone, as known, node and stripe */
@@ -78,7 +79,10 @@ struct fsio_file *fsio_file_look(struct fsio *io, uint64_t ino); /* with files_l
 struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
 struct fsio_file *fsio_file_make(struct fsio *io, uint64_t ino); /* likewise; one without a kind if there is none. NULL: no memory */
 void fsio_file_drop(struct fsio_file *file);
-void fsio_drop_later(struct fsio_file *file); /* by a worker: to drop the last reference can mean to wait for other nodes */
+bool fsio_file_unlink(
+    struct fsio_file *file); /* with files_lock held: a reference less. True: it was the last, and fsio_free_later is due */
+void fsio_free_later(struct fsio_file *file); /* by a worker: this can mean to wait for other nodes */
+void fsio_drop_later(struct fsio_file *file); /* likewise */
 struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino); /* with its gate held alone; NULL: somebody has it open */
 void fsio_file_exit(struct fsio_file *file);
 bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
@@ -92,9 +96,10 @@ bool fsio_file_lost(struct fsio_file *file);
 void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* what is known of it from now on */
 
 /* ends.c */
-void fsio_end_keep(struct fsio_file *file);
-bool fsio_end_lost(struct fsio *io, uint64_t ino, uint64_t *since, bool *lost); /* of a kept end; false: there is none */
-void fsio_end_written(struct fsio *io, uint64_t ino, int64_t written_ns); /* its time was set by hand since */
-void fsio_ends_free(struct fsio *io);
+void fsio_end_keep(struct fsio_file *file); /* with files_lock held */
+bool fsio_file_ended(const struct fsio_file *file); /* likewise: and its record does not know it */
+/* Somebody opens it. True: what this node knows of its end is the last that was written. `elsewhere`: through another node, whose end it is then. */
+bool fsio_end_holds(struct fsio_file *file, bool elsewhere);
+void fsio_ends_forget(struct fsio *io, bool all); /* else those of which nobody is going to say that the record knows them */
 
 #endif

@@ -46,15 +46,18 @@ static void free_file(struct fsio_file *file) {
     free(file);
 }
 
+bool fsio_file_unlink(struct fsio_file *file) {
+    if (--file->references > 0) return false;
+    struct fsio_file **at = bucket_of(file->io, file->ino);
+    while (*at != file) at = &(*at)->next;
+    *at = file->next;
+    return true;
+}
+
 void fsio_file_drop(struct fsio_file *file) {
     struct fsio *io = file->io;
     pthread_mutex_lock(&io->files_lock);
-    bool last = --file->references == 0;
-    if (last) {
-        struct fsio_file **at = bucket_of(io, file->ino);
-        while (*at != file) at = &(*at)->next;
-        *at = file->next;
-    }
+    bool last = fsio_file_unlink(file);
     pthread_mutex_unlock(&io->files_lock);
     if (last) free_file(file);
 }
@@ -81,23 +84,29 @@ struct fsio_file *fsio_file_make(struct fsio *io, uint64_t ino) {
 struct dropping {
     struct fsio_job job;
     struct fsio_file *file;
+    void (*how)(struct fsio_file *file);
 };
 
 static void drop(struct fsio *io, struct fsio_job *job, bool stopped) {
+    struct dropping *dropping = (struct dropping *)(void *)job;
     (void)io;
     (void)stopped;
-    fsio_file_drop(((struct dropping *)(void *)job)->file);
-    free(job);
+    dropping->how(dropping->file);
+    free(dropping);
 }
 
-void fsio_drop_later(struct fsio_file *file) {
+static void do_later(struct fsio_file *file, void (*how)(struct fsio_file *file)) {
     struct dropping *dropping = malloc(sizeof *dropping);
     if (dropping != NULL)
-        *dropping = (struct dropping){.job = {.name = "the closing of file", .ino = file->ino, .run = drop}, .file = file};
+        *dropping = (struct dropping){.job = {.name = "the closing of file", .ino = file->ino, .run = drop}, .file = file, .how = how};
     if (dropping != NULL && fsio_enqueue(&file->io->workers, &dropping->job)) return;
     free(dropping);
-    fsio_file_drop(file);
+    how(file);
 }
+
+void fsio_drop_later(struct fsio_file *file) { do_later(file, fsio_file_drop); }
+
+void fsio_free_later(struct fsio_file *file) { do_later(file, free_file); }
 
 struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino) {
     struct fsio_file *file = fsio_file_make(io, ino);

@@ -1,6 +1,6 @@
 /* What a node has in memory of its data, and what all files of data/ stand on. Lower files first:
  * events.c: events, the clock. table.c: owners of partitions. workers.c (workers.h): threads in the background. file.h: files.c: the table of open
- * files; lost.c: stripes that went with a node; ends.c: sizes that the record does not have yet.
+ * files; lost.c: stripes that went with a node; ends.c: files whose record does not know their end yet.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
  * spill_lock, room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held, and one of passing_on (after the gates), which
@@ -50,8 +50,6 @@ struct fsio {
 
     pthread_mutex_t files_lock;
     struct fsio_file *files[FSIO_FILE_BUCKETS];
-    pthread_mutex_t ends_lock; /* after all others */
-    struct fsio_end *ends;
     atomic_bool keeps_ends;
     void (*leave_file)(struct fsio_file *file); /* nobody has it open any more, and it is about to be freed */
 

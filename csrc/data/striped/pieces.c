@@ -519,10 +519,10 @@ int fsio_striped_read(struct fsio_file *file, struct fsio_stream *stream, char *
 
 /* ── times ── those of the stripes say nothing: they were written when they were, whatever was set by hand since */
 
-void fsio_striped_begin(struct fsio_file *file, int64_t written_ns) {
+void fsio_striped_begin(struct fsio_file *file) {
     atomic_store(&file->read_ns, 0);
-    atomic_store(&file->written_ns, written_ns);
-    atomic_store(&file->changed_ns, written_ns);
+    atomic_store(&file->written_ns, 0);
+    atomic_store(&file->changed_ns, 0);
 }
 
 void fsio_striped_touch(struct fsio_file *file) {

@@ -74,7 +74,7 @@ int fsio_stripes_total(struct fsio_file *file, struct data_stat *sum); /* blocks
 /* pieces.c, striped.c: with the gate held */
 void fsio_striped_touch(struct fsio_file *file); /* it is written now */
 void fsio_striped_looked_at(struct fsio_file *file); /* it is read now */
-void fsio_striped_begin(struct fsio_file *file, int64_t written_ns); /* when it was that its record has not heard of yet; 0: it has */
+void fsio_striped_begin(struct fsio_file *file); /* its record knows its times */
 bool fsio_striped_make(struct fsio *io); /* false: no memory */
 void fsio_striped_free(struct fsio *io);
 void fsio_carriers_stop(struct fsio *io);
