@@ -29,8 +29,8 @@ PAPER = ("paper-1", "paper-2")
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """``policy`` "": all nodes from begin to end. ``first``, ``most``: nodes that there were. ``slower``, ``saved``, ``unused_saved``:
     time, node-seconds and byte-seconds of memory without files beside that; the last is what the paper calls resource usage improvement.
-    ``half_free``: share of the time in which there were at most half of the nodes. ``spilled``: the most bytes at a time. These three are not
-    known of simulated runs."""
+    ``half_free``: share of the time in which there were at most half of the nodes. ``spilled``: the most bytes at a time. The last three
+    are not known of simulated runs."""
 
     workload: str
     policy: str
