@@ -29,7 +29,8 @@ PAPER = ("paper-1", "paper-2")
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """``policy`` "": all nodes from begin to end. ``first``, ``most``: nodes that there were. ``slower``, ``saved``, ``unused_saved``:
     time, node-seconds and byte-seconds of memory without files beside that; the last is what the paper calls resource usage improvement.
-    ``spilled``: the most bytes at a time. 0 of the last two: not known of simulated runs."""
+    ``half_free``: share of the time in which there were at most half of the nodes. ``spilled``: the most bytes at a time. The last three
+    are not known of simulated runs."""
 
     workload: str
     policy: str
@@ -41,6 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     saved: float = 0.0
     unused: float = 0.0
     unused_saved: float = 0.0
+    half_free: float = 0.0
     spilled: int = 0
     changes: int = 0
     said: list[str] = []
@@ -132,7 +134,7 @@ def _real(shape: Shape, scale: float, nodes: int, named: Sequence[tuple[str, str
         found = run(shape, scale, first, nodes, path, (policy.least, policy.most) if policy is not None else (0, 0))
         row = Row(
             workload=shape.name, policy=name, first=first, most=found.most, seconds=found.seconds, node_s=found.node_s,
-            unused=found.unused, spilled=found.spilled, changes=found.changes, said=found.said,
+            unused=found.unused, half_free=found.half_free, spilled=found.spilled, changes=found.changes, said=found.said,
         )  # fmt: skip
         rows.append(_beside(rows[0], row) if rows else row)
     return rows

@@ -33,12 +33,12 @@ _CHANGE = re.compile(r"auto: \d+ to \d+ nodes?: ")
 
 class Watch(threading.Thread):
     """Looks at a session until it is ``end``ed. ``node_s``: seconds of nodes, those that drain too; ``unused``: byte-seconds of their
-    memory without files; ``spilled``: the most bytes at a time."""
+    memory without files; ``half_s``: in which half of the ``cluster`` was free; ``spilled``: the most bytes at a time."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, cluster: int) -> None:
         super().__init__(daemon=True)
-        self.session = session
-        self.node_s = self.unused = 0.0
+        self.session, self.cluster = session, cluster
+        self.node_s = self.unused = self.half_s = 0.0
         self.spilled = self.most = self.missed = 0
         self._over = threading.Event()
 
@@ -59,6 +59,7 @@ class Watch(threading.Thread):
             now = time.monotonic()
             self.node_s += there * (now - before)
             self.unused += max(0, there * MEMORY - used) * (now - before)
+            self.half_s += (now - before) * (2 * there <= self.cluster)
             before = now
             if self._over.wait(LOOK_S):
                 return
@@ -89,6 +90,7 @@ class Measured:
         self.seconds, self.said = seconds, said
         self.changes = sum(_CHANGE.search(line) is not None for line in said)
         self.node_s, self.unused, self.spilled, self.most = watch.node_s, watch.unused, watch.spilled, watch.most
+        self.half_free = watch.half_s / seconds
 
 
 def run(shape: Shape, time_scale: float, first: int, most: int, policy: str, bounds: tuple[int, int]) -> Measured:
@@ -102,7 +104,7 @@ def run(shape: Shape, time_scale: float, first: int, most: int, policy: str, bou
         list_ = Path(place) / "list.jsonl"
         list_.write_bytes(text_of(shape))
         record = records.load(Path(session.file))
-        watch = Watch(session)
+        watch = Watch(session, most)
         if policy:
             session.amfs("scale", "auto", "--policy", policy, "--nodes", f"{bounds[0]}..{bounds[1]}", "--session", session.file, *options)
             give_up = time.monotonic() + BEGIN_S

@@ -209,8 +209,9 @@ class Memory:
         return file.place == Place.BOTH or (file.spare and not file.users) or self.may_spill(file.taken)
 
     def spare(self) -> int:
-        """Bytes in memory of copies that other nodes have, too, and that no task here is going to read: they go when room is wanted."""
-        return sum(file.taken for file in self.files.values() if file.spare and not file.users)
+        """Bytes that are counted as used, and that no other node would have to take if this one left: of copies that other nodes have, too,
+        and that no task here is going to read; of files in memory that are on the disk, too, once."""
+        return sum(file.taken * ((file.spare and not file.users) + (file.place in ON_DISK)) for file in self.files.values())
 
     def copy_path(self, file: Content) -> str:
         """Where it is in the spill directory."""

@@ -380,7 +380,7 @@ class NodeCore:
             "runs": sorted(worker.runs),
             "files": sum(len(run.files) for run in worker.runs.values()),
             "memory": worker.memory.used + worker.memory.coming,  # bytes of runs' files
-            "memory_spare": worker.memory.spare(),  # of these, what other nodes have, too, and nobody here reads
+            "memory_spare": worker.memory.spare(),  # what other nodes have, too, and nobody here reads, and what is spilled, too
             "ended": worker.state.ended,
             "fetched": sum(worker.state.fetched_from.values()),
             "fetched_from": dict(nlargest(SENDERS_TOLD, worker.state.fetched_from.items(), key=lambda each: each[1])),

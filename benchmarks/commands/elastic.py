@@ -43,7 +43,7 @@ def table(report: Report, *, reasons: bool = False) -> str:
     from amfs.display.progress import size_text, table_text
 
     columns = ["workflow", "policy", "nodes", "changes", "time", "slower", "node-hours saved"]
-    rows = [columns if report.simulated else [*columns, "unused memory saved", "spilled at most"]]
+    rows = [columns if report.simulated else [*columns, "unused memory saved", "half free", "spilled at most"]]
     for row in report.rows:
         alone = not row.policy
         rows.append([
@@ -51,7 +51,8 @@ def table(report: Report, *, reasons: bool = False) -> str:
             f"{row.seconds:.0f} s", *(("", "") if alone else (f"{100 * row.slower:.1f} %", f"{100 * row.saved:.0f} %")),
         ])  # fmt: skip
         if not report.simulated:
-            rows[-1] += ["" if alone else f"{100 * row.unused_saved:.0f} %", size_text(row.spilled)]
+            rows[-1] += ["", ""] if alone else [f"{100 * row.unused_saved:.0f} %", f"{100 * row.half_free:.0f} %"]
+            rows[-1].append(size_text(row.spilled))
     how = "simulated" if report.simulated else "processes of this machine"
     text = f"{report.machine}\nat most {report.nodes} nodes, {how}\n\n{table_text(rows)}"
     if reasons:

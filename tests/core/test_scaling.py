@@ -5,12 +5,13 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
+from amfs.config import MemoryLimits
 from amfs.engine.memory import Content, Memory
 from amfs.engine.scaling import Plan, Standing, plan, to_drain
 from amfs.provision.autoscale import facts_of
 from amfs.provision.resizing import Nodes, held
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.states import PlaceEvent
+from amfs.vocabulary.states import Place, PlaceEvent
 
 COUNT = st.integers(0, 6)
 
@@ -48,6 +49,23 @@ def test_those_that_are_idle_and_have_the_least_go_and_one_stays(nodes: list[Sta
     held = {one.node: (one.running > 0, one.held, one.running) for one in nodes}
     stay = held.keys() - set(leave) - {manager}
     assert not leave or not stay or max(held[node] for node in leave) <= min(held[node] for node in stay)
+
+
+def test_what_is_in_memory_and_on_the_disk_is_used_once() -> None:
+    """Files that had been spilled and were read again counted twice: a session kept nodes for them."""
+    memory = Memory(MemoryLimits(limit=5000, spill="/disk"))
+    files = [Content(f"7/{number}") for number in range(4)]
+    for number, file in enumerate(files):
+        file.size = 10**number
+        memory.move(file, PlaceEvent.STORED)
+    for event in (PlaceEvent.SPILL, PlaceEvent.COPIED):
+        memory.move(files[3], event)
+        memory.move(files[1], event)
+    memory.move(files[1], PlaceEvent.EVICTED)
+    assert [file.place for file in files] == [Place.HELD, Place.SPILLED, Place.HELD, Place.BOTH]
+    assert memory.used + memory.on_disk - memory.spare() == 1111
+    files[3].spare = True
+    assert memory.used + memory.on_disk - memory.spare() == 111
 
 
 def test_copies_that_can_go_at_any_time_are_no_memory_in_use() -> None:
