@@ -137,4 +137,5 @@ def _real(shape: Shape, scale: float, nodes: int, named: Sequence[tuple[str, str
             unused=found.unused, half_free=found.half_free, spilled=found.spilled, changes=found.changes, said=found.said,
         )  # fmt: skip
         rows.append(_beside(rows[0], row) if rows else row)
+        say(f"... {row.seconds:.0f} s, {row.node_s:.0f} node-seconds")
     return rows

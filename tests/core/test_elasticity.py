@@ -177,7 +177,7 @@ ONE_RULE = '[[rule]]\nname = "a"\nwhen = "{}"\ndo = "{}"\n'
         (ONE_RULE.format("memry > 80 %", "add 1"), "p.toml: rule 'a', when = \"memry > 80 %\""),
         (ONE_RULE.format("busy > 180 %", "add 1"), "holds always or never"),
         (ONE_RULE.format("memory > 80 %", "add some"), "p.toml: rule 'a', do = \"add some\""),
-        (ONE_RULE.format("memory > 80 %", "grow to memory 60 % and spilled 5 %"), "p.toml: rule 'a', do = \"grow to memory 60 % and spilled"),
+        (ONE_RULE.format("memory > 80 %", "grow to memory 60 % and spilled 5 %"), "do = \"grow to memory 60 % and spilled 5 %\""),
         (ONE_RULE.format("memory > 80 % and memory < 20 %", "add 1"), "cannot all hold at once"),
         (ONE_RULE.format("idle < 5 s", "add 1"), "idle can only be more"),
         (ONE_RULE.format("spilled > 5 %", "drain 1"), "no reason to have fewer"),
