@@ -54,7 +54,11 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
         if (file->kind == FSIO_LOCAL) fsio_local_leave(file);
         if (file->kind == FSIO_REMOTE) fsio_remote_leave(file);
     }
-    if (file->known && file->kind == FSIO_LOCAL && kind == FSIO_LOCAL && fsio_local_replaced(file)) fsio_local_leave(file);
+    if (file->known && file->kind == FSIO_LOCAL && kind == FSIO_LOCAL && fsio_local_replaced(file)) {
+        if (use != PART_MAKE && !fsio_local_there(file))
+            return ENOENT; /* those who have open what was deleted keep it until they close it */
+        fsio_local_leave(file);
+    }
     fsio_striped_leave(file);
     file->kind = kind;
     file->node = node;

@@ -44,6 +44,21 @@ def test_a_local_file_is_an_ordinary_file_below_root(nodes: Nodes) -> None:
     assert caught.value.errno == errno.EBADF
 
 
+def test_an_opening_in_vain_does_not_take_what_was_deleted_from_those_who_read_it(nodes: Nodes) -> None:
+    io, ino = nodes.io[0], nodes.write(0, b"content")
+    reader = io.open(ino, LOCAL)
+    io.part_delete(ino)
+    for writing in (False, True):
+        with pytest.raises(FileNotFoundError):
+            io.open(ino, LOCAL, writing=writing)
+    assert reader.read(9, 0) == b"content"
+    fresh = io.open(ino, LOCAL, writing=True, create=True)
+    fresh.write(b"new", 0)
+    fresh.close()
+    reader.close()
+    assert io.usage()[0] == 4096
+
+
 def test_a_look_in_passing_is_no_use(nodes: Nodes) -> None:
     """Else who asks at that moment whether the file is in use hears yes, and nobody tells him when it is not any more."""
     io, ino = nodes.io[0], 0x0000050000000ABC

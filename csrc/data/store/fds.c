@@ -124,6 +124,12 @@ bool fsio_local_replaced(struct fsio_file *file) {
     return replaced;
 }
 
+bool fsio_local_there(const struct fsio_file *file) {
+    char name[FSIO_NAME_BYTES];
+    fsio_part_name(file->ino, FSIO_WHOLE, name);
+    return faccessat(file->io->store->root_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 void fsio_local_adopted(struct fsio *io, uint64_t ino, int64_t bytes) {
     struct fsio_file *file = fsio_file_find(io, ino);
     if (file == NULL) return;

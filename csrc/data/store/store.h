@@ -189,6 +189,7 @@ int fsio_local_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint
 int fsio_local_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
 int fsio_local_stat(struct fsio_file *file, struct data_stat *stat);
 bool fsio_local_replaced(struct fsio_file *file); /* another file stands under its name by now: a newer copy */
+bool fsio_local_there(const struct fsio_file *file); /* does any file stand under its name? */
 void fsio_local_leave(struct fsio_file *file); /* it is no local file any more: descriptor and account */
 void fsio_local_adopted(struct fsio *io, uint64_t ino, int64_t bytes); /* another file, of which `used` has so many, is its part by now */
 void fsio_local_lose(struct fsio_file *file); /* its part was removed, and nothing stands for it */
