@@ -13,7 +13,6 @@ import itertools
 import logging
 import os
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +25,7 @@ from amfs.host.trees import make_directories
 from amfs.node import bulk
 from amfs.node.account import Account
 from amfs.node.asking import Asking
+from amfs.node.ends import Ends
 from amfs.node.file_neighbours import Address, Caches
 from amfs.node.store import mode_left, room
 from amfs.node.url_works import UrlWorks
@@ -108,17 +108,16 @@ class FileBackend:
         self._evicting = ThreadPoolExecutor(1, "amfs-room")  # all of those may be waiting for room
         self._caches = ThreadPoolExecutor(THREADS, "amfs-caches")  # what waits for kernels is not to wait for anything else
         self._bulk = ThreadPoolExecutor(THREADS, "amfs-bulk")  # whole files, which may take minutes
-        self._done: deque[FsWorked | FileDamaged] = deque()
+        self._ends: Ends[FsWorked | FileDamaged] = Ends()
         self._working: dict[int, tuple[float, Any]] = {}  # when it began
-        self.heard: Callable[[FsWorked], None] = self._done.append  # takes the ends of works that are done at once
+        self.heard: Callable[[FsWorked], None] = self._ends.put  # takes the ends of works that are done at once
         self._after: dict[int, Callable[[], object]] = {}  # serial of an Io job -> what remains to be done when it has ended well
         self._asking = Asking(self.io)
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.urls = UrlWorks(self._finish, self._reading, self.path, self._check, self.io.part_digest, self._new_scratch)
         self._begin = self._works()
 
     def fds(self) -> list[int]:
-        return [self.io.fd, self._wake]
+        return [self.io.fd, self._ends.fd]
 
     def _works(self) -> dict[type, tuple[Callable[[int, Any], None], Callable[[Any], Any]]]:
         """How each order is begun, and the function that does it."""
@@ -173,6 +172,8 @@ class FileBackend:
             **self._asking.works(),
             **self.urls.long(),
         }
+        # Of a file that nobody has open for writing it is one look.
+        works[w.LiveFacts] = lambda serial, o: (pool if self._is_written(o.attr.ino) else self._at_once)(serial, o), self.live
         return works | {kind: (self._ended_by_io(begin), lambda o: None) for kind, begin in by_io.items()}
 
     def act(self, effect: FsWork) -> None:
@@ -226,8 +227,7 @@ class FileBackend:
             self.heard(FsWorked(serial, error, value))
         elif serial:
             self._working.pop(serial, None)
-            self._done.append(FsWorked(serial, error, value))
-            os.eventfd_write(self._wake, 1)
+            self._ends.put(FsWorked(serial, error, value))
 
     def collect(self) -> list[Event]:
         """What ended since the last call. Never blocks."""
@@ -251,11 +251,7 @@ class FileBackend:
         if self._spilled != (spilled := self.io.spilled):
             self._spilled = spilled
             events.append(FsSpilled(spilled))
-        if self._done:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._wake)
-            while self._done:
-                events.append(self._done.popleft())
+        events += self._ends.take()
         return events
 
     # ── parts ──────────────────────────────────────────────────────────────────────────────────────
@@ -409,7 +405,7 @@ class FileBackend:
         """Some of the files, by name. What was spilled is looked at on its disk."""
         found, damaged = bulk.check_store(self._store_root, order.after)
         for path in damaged:
-            self._done.append(FileDamaged(key_of(path)))
+            self._ends.put(FileDamaged(key_of(path)))
         return found
 
     # ── handles ────────────────────────────────────────────────────────────────────────────────────
@@ -595,4 +591,4 @@ class FileBackend:
             threads.shutdown(wait=False, cancel_futures=True)
         self.urls.stop()
         self.io.stop()
-        os.close(self._wake)
+        self._ends.close()

@@ -116,7 +116,6 @@ class UrlWorks:
             descriptor = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 place.remote.fetch(_seen(file), descriptor, self._told(order.move))
-                size = os.fstat(descriptor).st_size
                 taken = digest(descriptor)[0] if order.digest else b""  # ``fetch`` does not move the descriptor's position
                 if file.mtime:
                     os.utime(descriptor, ns=(file.mtime, file.mtime))
@@ -125,7 +124,7 @@ class UrlWorks:
                 raise
             finally:
                 os.close(descriptor)
-            return w.FetchedUrl(UrlEnd(file.number, size, digest=taken), os.fsencode(scratch))
+            return w.FetchedUrl(UrlEnd(file.number, file.size, digest=taken), os.fsencode(scratch))
 
         self._begin(serial, order.move, order.file, fetch, lambda end: w.FetchedUrl(end, b""))
 

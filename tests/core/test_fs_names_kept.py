@@ -343,3 +343,16 @@ def test_records_that_come_once_more_replace_nothing_and_bring_nothing_back(seed
     for name, content in expected.items():
         assert read(cluster, cluster.random.randrange(4), b"/" + name) == content
     cluster.check()
+
+
+def test_a_listing_that_meets_a_death_is_made_again() -> None:
+    """The first page. A dump that began within two seconds of a node's death ended with an error (soak of versitygw)."""
+    cluster = Cluster(3, 5)
+    names = {name for node in range(3) for name in names_at(cluster, node, 2)}
+    for name in names:
+        write(cluster, 0, b"/" + name, b"x")
+    cluster.settle()
+    token = cluster.start(0, "list_path", b"/", 0, LISTED)
+    cluster.kill(1)  # before it has answered
+    found = cluster.finish(token)
+    assert {entry[0] for entry in found[0]} == names and not found[2]

@@ -231,25 +231,25 @@ class Handles:
         yield from self.fill(caller, handle, path, w.Adopt(handle, scratch, attr.ino) if self.is_local(handle) else w.Pour(handle, scratch))
         return (yield from self._namespace.inode(attr.ino))
 
-    def put_new(self, caller: Caller, scratch: bytes, path: bytes, mode: int) -> Operation[None]:
+    def put_new(self, caller: Caller, scratch: bytes, dir: int, name: bytes, mode: int) -> Operation[None]:
         """A scratch file of this node's store becomes a new file. EEXIST. Mostly nobody opens it for that: the part is put there, and the
         file is closed."""
-        dir, name = yield from self._paths.parent(path)
         wanted = self._namespace.new_file(caller, dir, mode)
         attr, opened = yield from self._namespace.create_new(caller, dir, name, wanted, part=False)
+        how: w.WorkOrder[None]
         if opened.kind == LOCAL:
             caller.inodes.append(attr.ino)
-            closing = self._files.close(caller.endpoint, attr.ino, True)
-            yield from self._fill(caller, path, w.Adopt(0, scratch, attr.ino), closing)
+            how, closing = w.Adopt(0, scratch, attr.ino), self._files.close(caller.endpoint, attr.ino, True)
         else:
             handle = yield from self._new(caller, attr.ino, opened, True)
-            yield from self.fill(caller, handle, path, w.Pour(handle, scratch))
+            how, closing = w.Pour(handle, scratch), self.close(caller, handle)
+        yield from self._fill(how, closing, self._namespace.unlink(caller, dir, name))
 
     def fill(self, caller: Caller, handle: int, path: bytes, how: w.WorkOrder[Any], origin: bytes = b"") -> Operation[int]:
         """Give a new file its content by a work, and close it; what that work ended with."""
-        return (yield from self._fill(caller, path, how, self.close(caller, handle, origin)))
+        return (yield from self._fill(how, self.close(caller, handle, origin), self._paths.unlink(caller, path)))
 
-    def _fill(self, caller: Caller, path: bytes, how: w.WorkOrder[Any], closing: Operation[None]) -> Operation[int]:
+    def _fill(self, how: w.WorkOrder[Any], closing: Operation[None], removing: Operation[None]) -> Operation[int]:
         """If that fails there is no file: an empty one, or half of it, would pass for it."""
         failed: OSError | None = None
         done = 0
@@ -263,7 +263,7 @@ class Handles:
             failed = failed or error
         if failed is not None:
             with suppress(OSError):
-                yield from self._paths.unlink(caller, path)
+                yield from removing
             raise failed
         return done or 0
 

@@ -100,7 +100,7 @@ class FileSystem(Machine):
         self._handles = handles = Handles(calls, members, namespace, paths, files)
         bringer = Copies(calls, members, owners, opener, files, evictor)
         digests = Digests(calls, members, owners, files, bringer, damage, stripe_damage)
-        outside = Outside(calls, members, owners, paths, handles, digests)
+        outside = Outside(calls, members, owners, namespace, paths, handles, digests)
         moves = UrlMoves(calls, owners, paths, digests, damage, outside)
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)

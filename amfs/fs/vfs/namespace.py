@@ -148,9 +148,10 @@ class Namespace:
             try:
                 return (yield from self._gather(dir, cursor, limit))
             except OSError as error:
-                if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) or self._calls.now >= end:
+                # Of a page that goes on: its cursor counts the shards before a node of them died.
+                if error.errno == errno.ETIMEDOUT or (error.errno == errno.EHOSTDOWN and cursor) or self._calls.now >= end:
                     raise failure(errno.EIO) from None
-                if error.errno != META_NOT_MINE:
+                if error.errno not in (META_NOT_MINE, errno.EHOSTDOWN):
                     raise
             yield Sleep(PAUSE_LAST_S)
 

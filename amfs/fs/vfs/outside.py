@@ -12,6 +12,7 @@ from amfs.fs.vfs.copies import FILES_MAX
 from amfs.fs.vfs.digests import Digests
 from amfs.fs.vfs.handles import Handles
 from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.paths import Paths
 from amfs.vocabulary import fs_requests as q
@@ -23,10 +24,13 @@ from amfs.vocabulary.attr import LOST, Attr
 class Outside:
     """Loads and dumps."""
 
-    def __init__(self, calls: Calls, members: Members, owners: Owners, paths: Paths, handles: Handles, digests: Digests) -> None:
+    def __init__(
+        self, calls: Calls, members: Members, owners: Owners, namespace: Namespace, paths: Paths, handles: Handles, digests: Digests
+    ) -> None:
         self._calls = calls
         self._members = members
         self._owners = owners
+        self._namespace = namespace
         self._paths = paths
         self._handles = handles
         self._digests = digests
@@ -96,13 +100,14 @@ class Outside:
 
     def take_in(self, caller: Caller, scratch: bytes, path: bytes, mode: int, mark: bytes = b"") -> Operation[None]:
         """A scratch file becomes the file at ``path``, which until then stays as it was. ``mark``: in the name that it has until then."""
-        temporary = path.rpartition(b"/")[0] + b"/.amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
-        yield from self._handles.put_new(caller, scratch, temporary, mode)
+        dir, name = yield from self._paths.parent(path)
+        temporary = b".amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
+        yield from self._handles.put_new(caller, scratch, dir, temporary, mode)
         try:
-            yield from self._paths.rename(caller, temporary, path, 0)
+            yield from self._namespace.rename(caller, dir, temporary, dir, name, 0)
         except OSError:
             with suppress(OSError):
-                yield from self._paths.unlink(caller, temporary)
+                yield from self._namespace.unlink(caller, dir, temporary)
             raise
 
     # ── out ────────────────────────────────────────────────────────────────────────────────────────
