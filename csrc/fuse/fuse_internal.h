@@ -427,6 +427,10 @@ struct fuse_unnamed { /* a name that has gone, or is about to, and the file that
 bool fuse_unname_here(struct amfs_fuse *mount, struct amfs_fuse_request *request);
 void fuse_uncount(struct amfs_fuse *mount, uint64_t unique,
                   const struct fuse_unnamed *what); /* the name has gone: the request is answered in any case */
+/* The owner of the name (`named`), or of the record, has answered that a third node must forget the file first. False: it is not being asked. */
+struct peer_meta_answer;
+bool fuse_spare(struct amfs_fuse *mount, uint64_t unique, const struct fuse_unnamed *what, bool named, int32_t owner,
+                const struct peer_meta_answer *answer);
 /* A shard has answered that it counts a link less: answer the request. `flags`: PEER_META_GONE, PEER_META_USED. */
 void fuse_unlinked(struct amfs_fuse *mount, uint64_t unique, uint64_t dir, uint64_t ino, unsigned flags);
 unsigned fuse_perhaps_used(

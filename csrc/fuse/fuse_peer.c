@@ -304,6 +304,10 @@ static bool changed(const struct fuse_asking *asking, const struct peer_meta_ans
 
 static bool unlinked(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct fuse_unnamed what = {asking->ino, answer->attr.ino, asking->name, asking->name_length};
+    if ((answer->flags & PEER_META_SMALL) != 0) {
+        int32_t owner = owner_of_name(asking->mount->node, asking->ino, asking->name, asking->name_length);
+        return fuse_spare(asking->mount, asking->unique, &what, true, owner, answer);
+    }
     if ((answer->flags & PEER_META_ELSEWHERE) != 0) fuse_uncount(asking->mount, asking->unique, &what);
     else fuse_unlinked(asking->mount, asking->unique, what.dir, what.ino, answer->flags);
     return true;
@@ -329,6 +333,7 @@ static bool take_answer(const struct fuse_asking *asking, const struct peer_meta
     }
     if (asking->op == FUSE_OP_READLINK || asking->op == FUSE_OP_GET_XATTR)
         return amfs_fuse_reply_bytes(mount, asking->unique, answer->bytes, answer->count), true;
+    if (asking->op == FUSE_OP_UNLINK && error == 0 && (answer->flags & PEER_META_SMALL) != 0) return unlinked(asking, answer);
     if (!record) return false;
     switch (asking->op) {
     case FUSE_OP_LOOKUP:
@@ -366,6 +371,8 @@ static bool kernels_know(void *context, uint64_t ino) {
     pthread_mutex_unlock(&node->mounts_lock);
     return known;
 }
+
+static bool kernels_use(void *context, uint64_t ino) { return fuse_files_known(context, ino); }
 
 struct forgetting {
     uint64_t ino, dir;
@@ -411,8 +418,8 @@ void peer_meta_mounts_begin(struct node *node) {
     struct peer_meta *peer_meta = peer_meta_of(node->io);
     pthread_mutex_init(&node->touch_lock, NULL);
     if (peer_meta != NULL)
-        peer_meta_set_kernel(peer_meta, &(struct peer_meta_kernel){node, kernels_know, kernels_open_unseen, kernels_forget, kernels_written,
-                                                                   kernels_touched});
+        peer_meta_set_kernel(peer_meta, &(struct peer_meta_kernel){node, kernels_know, kernels_open_unseen, kernels_use, kernels_forget,
+                                                                   kernels_written, kernels_touched});
 }
 
 void peer_meta_mounts_end(struct node *node) {

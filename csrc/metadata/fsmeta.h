@@ -248,18 +248,33 @@ int meta_remove_xattr(struct meta *meta, uint64_t ino, const char *name, int64_t
 struct meta_unlinked {
     bool gone, here, there; /* gone: as for meta_unlink; then its data can go where it is: at this node, at the asker */
     bool used; /* the asker is a user of it now, and says so when it is not */
+    int32_t third; /* with META_BUSY: a node that must first forget it, and say that it does not use it; -1: that would not do */
+    uint64_t stamp, ino; /* for struct meta_spared; the file */
+};
+/* Nodes that have forgotten a file, or the name, and do not use it. A stamp: they have not asked for anything since. */
+enum { META_SPARED_MAX = 4 };
+struct meta_spares {
+    size_t count;
+    struct meta_spared {
+        int32_t node;
+        uint64_t stamp;
+    } each[META_SPARED_MAX];
 };
 int meta_getattr_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr, bool *holds); /* holds: all of its content */
 int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker,
                   struct meta_attr *attr); /* of a finished file that is empty or held already */
 /* `used`: the asker has opened copies without saying so, perhaps this one. */
 int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, bool used,
-                    struct meta_attr *left, struct meta_unlinked *how);
+                    const struct meta_spares *spares, struct meta_attr *left, struct meta_unlinked *how);
+/* Would it be META_BUSY for this node because of a third one, *how, that is to be asked? */
+bool meta_unlink_asks(struct meta *meta, uint64_t dir, const char *name, size_t length, struct meta_unlinked *how);
 /* The name alone, of a file whose record is on another node, which then counts a link less by the second of these. META_NOT_MINE: the name is not here, or
  * the record is. ENOENT of the second: there is no such record; it may have been lost with a node. */
 int meta_unname_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type);
-int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, struct meta_attr *left,
-                     struct meta_unlinked *how);
+int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, const struct meta_spares *spares,
+                     struct meta_attr *left, struct meta_unlinked *how);
+/* Does nobody on this node use the file, or is about to, as far as the shard knows of files that lie elsewhere? */
+bool meta_is_unused(struct meta *meta, uint64_t ino);
 /* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. `same`: it has written
  * nothing since meta_secure_for. */
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool same, bool used,

@@ -144,7 +144,8 @@ int fsmeta_list_nodes(node_set set, struct meta_nodes *nodes) {
 }
 
 /* `node` uses it from now on, and will be told of changes. */
-static int use(struct inode *inode, int32_t node) {
+static int use(struct meta *meta, struct inode *inode, int32_t node) {
+    fsmeta_node_asks(meta, node);
     int error = fsmeta_set_add(&inode->watchers, node);
     return error != 0 ? error : fsmeta_set_add(&inode->users, node);
 }
@@ -165,7 +166,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     bool grant = error == 0 && writing && inode->writer < 0;
     if (error == 0) error = fsmeta_list_nodes(inode->holders, holders);
     if (error == 0 && grant) error = fsmeta_prepare_tell(meta, tell, inode->watchers, 0);
-    if (error == 0) error = use(inode, node);
+    if (error == 0) error = use(meta, inode, node);
     if (error != 0) return leave(meta, error);
     inode->fresh = false;
     if (writing && node != meta->node) inode->mode = fsmeta_without_setid(inode->mode); /* it will not ask for each write */
@@ -406,7 +407,7 @@ int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_at
         return leave(meta, 0);
     }
     if (error == 0) error = may_open(meta, inode, writing);
-    if (error == 0) error = use(inode, meta->node);
+    if (error == 0) error = use(meta, inode, meta->node);
     if (error != 0) return leave(meta, error);
     if (writing && inode->writer < 0) {
         grant_writing(inode, meta->node);

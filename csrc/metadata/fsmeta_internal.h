@@ -181,7 +181,7 @@ struct target {
     uint8_t state; /* enum meta_backup_state */
 };
 
-enum { STALE_MARKS = 256 };
+enum { STALE_MARKS = 256, ASKING_SLOTS = 256 };
 
 /* The last one that was made here. */
 struct spread {
@@ -220,6 +220,7 @@ struct meta {
     struct table shelves, copies, dirs, dir_names, locks, uses;
     atomic_bool copies_wanted;
     atomic_uint fewest; /* holders of a file that was left with too few, since somebody asked; UINT_MAX: none was */
+    uint64_t asked[ASKING_SLOTS]; /* how often a node of this slot has begun to watch or use something; the least bits of its number */
     uint64_t stale[STALE_MARKS], stale_count; /* the last marks that became old */
     struct meta_small *small; /* META_SMALL_NOTES, by number; made when first needed */
     uint64_t other_bytes; /* malloc'ed for records: slots, names, targets, attributes */
@@ -257,7 +258,10 @@ int fsmeta_prepare_tell(const struct meta *meta, struct meta_nodes *tell, node_s
 /* The watchers except ourselves and `except` go to `tell` and are forgotten, ourselves too; `except` stays if it was one. */
 void fsmeta_tell_all(const struct meta *meta, struct meta_nodes *tell, node_set *watchers, int32_t except);
 bool fsmeta_nobody_else(const struct meta *meta, node_set watchers);
-int fsmeta_watch(const struct meta *meta, node_set *watchers, int32_t asker); /* 0 or ENOMEM */
+int fsmeta_watch(struct meta *meta, node_set *watchers, int32_t asker); /* 0 or ENOMEM */
+/* The same stamp as before: the node has not begun to watch or use anything of here since, nor has the table changed. */
+uint64_t fsmeta_stamp(const struct meta *meta, int32_t node);
+void fsmeta_node_asks(struct meta *meta, int32_t node);
 /* What setattr does to owner, mode, times. ctime becomes `now` unless given. */
 struct owned {
     uint32_t *mode, *uid, *gid;

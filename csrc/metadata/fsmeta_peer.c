@@ -38,16 +38,45 @@ int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_at
     return leave(meta, error);
 }
 
-/* Does the record concern nobody but us when it counts a link less? */
-static bool counts_for_us(const struct meta *meta, const struct inode *inode, int32_t asker) {
-    bool ours = only_us(meta, inode->watchers, asker) && only_us(meta, inode->holders, asker) &&
-                (inode->writer < 0 || inode->writer == meta->node || inode->writer == asker);
-    return ours && (inode->layout != META_STRIPED || inode->nlink > 1);
+static bool is_spared(const struct meta_spares *spares, int32_t node) {
+    for (size_t i = 0; spares != NULL && i < spares->count; i++)
+        if (spares->each[i].node == node) return true;
+    return false;
+}
+
+/* They have forgotten it, and have asked for nothing since. */
+static bool are_spared_still(const struct meta *meta, const struct meta_spares *spares) {
+    for (size_t i = 0; spares != NULL && i < spares->count; i++)
+        if (fsmeta_stamp(meta, spares->each[i].node) != spares->each[i].stamp) return false;
+    return true;
+}
+
+static bool finds_third(const struct meta *meta, node_set set, int32_t asker, const struct meta_spares *spares, struct meta_unlinked *how) {
+    for (size_t i = 0; how->third < 0 && i < fsmeta_set_count(set); i++) {
+        int32_t node = fsmeta_set_at(set, i);
+        if (node == meta->node || node == asker || is_spared(spares, node)) continue;
+        how->third = node;
+        how->stamp = fsmeta_stamp(meta, node);
+    }
+    return how->third >= 0;
+}
+
+/* 0: the record concerns nobody but us, and nodes that are spared, when it counts a link less; names of it that go are watched by `names`. */
+static int count_fault(const struct meta *meta, const struct inode *inode, node_set names, int32_t asker, const struct meta_spares *spares,
+                       struct meta_unlinked *how) {
+    bool ours = inode->writer < 0 || inode->writer == meta->node || inode->writer == asker;
+    how->ino = inode->link.key;
+    if (!ours || (inode->layout == META_STRIPED && inode->nlink <= 1) || !are_spared_still(meta, spares)) return META_BUSY;
+    bool third = finds_third(meta, names, asker, spares, how) || finds_third(meta, inode->watchers, asker, spares, how) ||
+                 finds_third(meta, inode->holders, asker, spares, how);
+    if (third && (!S_ISREG(inode->mode) || inode->closing > 0)) how->third = -1;
+    return third ? META_BUSY : 0;
 }
 
 /* One of its names has gone. The asker is a user of it already, if it may be. */
-static void count_down(struct meta *meta, struct inode *inode, int64_t now, int32_t asker, struct meta_attr *left,
-                       struct meta_unlinked *how) {
+static void count_down(struct meta *meta, struct inode *inode, int64_t now, int32_t asker, const struct meta_spares *spares,
+                       struct meta_attr *left, struct meta_unlinked *how) {
+    for (size_t i = 0; spares != NULL && i < spares->count; i++) fsmeta_set_remove(&inode->watchers, spares->each[i].node);
     fsmeta_tell_all(meta, NULL, &inode->watchers, asker);
     if (inode->nlink > 0) inode->nlink--;
     inode->ctime = now;
@@ -59,22 +88,34 @@ static void count_down(struct meta *meta, struct inode *inode, int64_t now, int3
 }
 
 int meta_unlink_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, bool used,
-                    struct meta_attr *left, struct meta_unlinked *how) {
+                    const struct meta_spares *spares, struct meta_attr *left, struct meta_unlinked *how) {
     if (length > META_NAME_MAX) return ENAMETOOLONG;
     uint64_t key = fsmeta_name_key(dir, name, length);
-    *how = (struct meta_unlinked){.gone = false};
+    *how = (struct meta_unlinked){.third = -1};
     struct entry *entry;
     struct inode *inode;
     enter(meta);
     int error = fsmeta_find_to_unlink(meta, key, dir, name, length, &entry, &inode);
+    if (error == 0) error = inode == NULL ? META_BUSY : count_fault(meta, inode, entry->watchers, asker, spares, how);
     if (error != 0) return leave(meta, error);
-    if (inode == NULL || !only_us(meta, entry->watchers, asker) || !counts_for_us(meta, inode, asker)) return leave(meta, META_BUSY);
     how->used = used && inode->nlink <= 1;
     if (how->used && fsmeta_set_add(&inode->users, asker) != 0) return leave(meta, ENOMEM);
     fsmeta_set_clear(&entry->watchers);
     fsmeta_delete_entry(meta, entry);
-    count_down(meta, inode, now, asker, left, how);
+    count_down(meta, inode, now, asker, spares, left, how);
     return leave(meta, 0);
+}
+
+bool meta_unlink_asks(struct meta *meta, uint64_t dir, const char *name, size_t length, struct meta_unlinked *how) {
+    struct entry *entry;
+    struct inode *inode;
+    *how = (struct meta_unlinked){.third = -1};
+    if (length > META_NAME_MAX) return false;
+    enter(meta);
+    int error = fsmeta_find_to_unlink(meta, fsmeta_name_key(dir, name, length), dir, name, length, &entry, &inode);
+    if (error == 0 && inode != NULL) error = count_fault(meta, inode, entry->watchers, meta->node, NULL, how);
+    pthread_mutex_unlock(&meta->lock);
+    return error == META_BUSY && how->third >= 0;
 }
 
 /* ── unlinking a name whose record is on another node: first the name, then a link less ── */
@@ -98,17 +139,18 @@ int meta_unname_for(struct meta *meta, uint64_t dir, const char *name, size_t le
     return leave(meta, 0);
 }
 
-int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, struct meta_attr *left,
-                     struct meta_unlinked *how) {
-    *how = (struct meta_unlinked){.gone = false};
+int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, const struct meta_spares *spares,
+                     struct meta_attr *left, struct meta_unlinked *how) {
+    *how = (struct meta_unlinked){.third = -1};
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct inode *inode = fsmeta_find_inode(meta, ino);
     if (inode == NULL || inode->nlink == 0) return leave(meta, ENOENT);
-    if (!counts_for_us(meta, inode, asker)) return leave(meta, META_BUSY);
+    int error = count_fault(meta, inode, 0, asker, spares, how);
+    if (error != 0) return leave(meta, error);
     how->used = used && inode->nlink <= 1;
     if (how->used && fsmeta_set_add(&inode->users, asker) != 0) return leave(meta, ENOMEM);
-    count_down(meta, inode, now, asker, left, how);
+    count_down(meta, inode, now, asker, spares, left, how);
     return leave(meta, 0);
 }
 

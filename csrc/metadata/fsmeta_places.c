@@ -130,7 +130,12 @@ void fsmeta_tell_all(const struct meta *meta, struct meta_nodes *tell, node_set 
     if (stays) fsmeta_set_add(watchers, except); /* into an empty set: needs no memory */
 }
 
-int fsmeta_watch(const struct meta *meta, node_set *watchers, int32_t asker) {
+void fsmeta_node_asks(struct meta *meta, int32_t node) { meta->asked[(uint32_t)node % ASKING_SLOTS]++; }
+
+uint64_t fsmeta_stamp(const struct meta *meta, int32_t node) { return (meta->version << 40) + meta->asked[(uint32_t)node % ASKING_SLOTS]; }
+
+int fsmeta_watch(struct meta *meta, node_set *watchers, int32_t asker) {
+    if (asker >= 0) fsmeta_node_asks(meta, asker);
     return asker < 0 || asker == meta->node ? 0 : fsmeta_set_add(watchers, asker);
 }
 

@@ -112,6 +112,13 @@ void meta_direct_uses(struct meta *meta, uint64_t ino, int *files, int *writers,
     pthread_mutex_unlock(&meta->lock);
 }
 
+bool meta_is_unused(struct meta *meta, uint64_t ino) {
+    enter(meta);
+    bool unused = find_use(meta, ino) == NULL;
+    pthread_mutex_unlock(&meta->lock);
+    return unused;
+}
+
 bool fsmeta_free_use_link(void *context, struct link *link) {
     struct meta *meta = context;
     fsmeta_slab_give(&meta->slabs, RECORD(struct fsmeta_use, link, link));

@@ -18,6 +18,7 @@ struct reply {
     int32_t holder;
     uint8_t *bytes; /* where they go */
     size_t count;
+    bool third; /* no record, but whom to ask */
 };
 
 /* The asker may bring the content of a small file by itself: say from where. */
@@ -86,14 +87,40 @@ static bool opens_unseen(const struct peer_meta *peer_meta) {
 static void say_unlinked(struct peer_meta *peer_meta, const struct meta_unlinked *how, struct reply *reply) {
     if (how->gone && how->here) fsio_part_delete(peer_meta->io, reply->attr.ino);
     if (how->gone && how->there) reply->flags |= PEER_META_GONE;
+    if (how->gone) reply->flags |= PEER_META_HOLDS;
     if (how->used) reply->flags |= PEER_META_USED;
+}
+
+/* Nodes that have forgotten it, as the asker says. False: it says something else. */
+static bool read_spares(const struct peer_meta_question *q, struct meta_spares *spares) {
+    const uint8_t *from = q->value;
+    spares->count = q->value_length / PEER_META_SPARED_BYTES;
+    if (spares->count * PEER_META_SPARED_BYTES != q->value_length || spares->count > META_SPARED_MAX) return false;
+    for (size_t i = 0; i < spares->count; i++, from += PEER_META_SPARED_BYTES)
+        spares->each[i] = (struct meta_spared){(int32_t)(uint32_t)get_le(from, 4), get_le(from + 4, 8)};
+    return true;
+}
+
+/* Nothing is done yet: the asker is to ask a third node. */
+static int say_third(int error, const struct meta_unlinked *how, struct reply *reply) {
+    if (error != META_BUSY || how->third < 0) return error;
+    reply->flags = PEER_META_SMALL;
+    reply->holder = how->third;
+    put_le(reply->bytes + HOLDER_BYTES, how->stamp, 8);
+    put_le(reply->bytes + HOLDER_BYTES + 8, how->ino, 8);
+    reply->count = PEER_META_THIRD_BYTES;
+    reply->third = true;
+    return 0;
 }
 
 static int unlink_name(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
     struct meta_unlinked how;
+    struct meta_spares spares;
     if (opens_unseen(peer_meta)) return META_BUSY;
-    int error = meta_unlink_for(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, (q->flags & PEER_META_USED) != 0,
+    if (!read_spares(q, &spares)) return EINVAL;
+    int error = meta_unlink_for(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, (q->flags & PEER_META_USED) != 0, &spares,
                                 &reply->attr, &how);
+    if (error == META_BUSY) return say_third(error, &how, reply);
     if (error == META_NOT_MINE) {
         reply->attr = (struct meta_attr){.writer = -1, .rank = -1};
         error = meta_unname_for(peer_meta->meta, q->ino, q->name, q->name_length, node, &reply->attr.ino, &reply->attr.mode);
@@ -108,12 +135,36 @@ static int unlink_name(struct peer_meta *peer_meta, int32_t node, const struct p
 
 static int uncount(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
     struct meta_unlinked how;
+    struct meta_spares spares;
     if (opens_unseen(peer_meta)) return META_BUSY;
-    int error = meta_uncount_for(peer_meta->meta, q->ino, q->now, node, (q->flags & PEER_META_USED) != 0, &reply->attr, &how);
-    if (error != 0) return error;
+    if (!read_spares(q, &spares)) return EINVAL;
+    int error = meta_uncount_for(peer_meta->meta, q->ino, q->now, node, (q->flags & PEER_META_USED) != 0, &spares, &reply->attr, &how);
+    if (error != 0) return say_third(error, &how, reply);
     if (may_know(peer_meta, &reply->attr)) peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
     say_unlinked(peer_meta, &how, reply);
     return 0;
+}
+
+/* This node knows nothing of the file any more, and asks before it opens it again. Does nobody here use it? A user of whom the poll loop alone knows has claimed it. */
+static int spare(struct peer_meta *peer_meta, const struct peer_meta_question *q) {
+    bool replica;
+    int readers = 0, writers = 0;
+    if (q->value_length != (q->name_length > 0 ? PEER_META_CURSOR_BYTES : 0)) return EINVAL;
+    if ((q->flags & PEER_META_GONE) != 0) {
+        fsio_part_delete(peer_meta->io, q->ino);
+        return 0;
+    }
+    uint64_t dir = q->name_length > 0 ? get_le(q->value, PEER_META_CURSOR_BYTES) : 0;
+    if (opens_unseen(peer_meta)) return META_BUSY;
+    meta_uncache(peer_meta->meta, q->ino, &replica);
+    meta_stale(peer_meta->meta, q->ino);
+    if (dir != 0) meta_stale(peer_meta->meta, meta_name_mark(dir, q->name, q->name_length));
+    if (may_know(peer_meta, &(struct meta_attr){.ino = q->ino, .mode = S_IFREG}))
+        peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, dir, dir != 0 ? q->name : NULL, q->name_length);
+    bool used = peer_meta->has_kernel && peer_meta->kernel.uses(peer_meta->kernel.context, q->ino);
+    if (used || !meta_is_unused(peer_meta->meta, q->ino)) return META_BUSY;
+    fsio_open_count(peer_meta->io, q->ino, &readers, &writers);
+    return readers + writers > 0 ? META_BUSY : 0;
 }
 
 static int closed(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
@@ -192,6 +243,7 @@ static bool changes(enum peer_meta_op op) {
     case PEER_META_UNCOUNT:
     case PEER_META_CLOSED:
     case PEER_META_SECURE:
+    case PEER_META_SPARE:
     case PEER_META_TOUCH:
     case PEER_META_SETATTR:
     case PEER_META_SPREAD:
@@ -212,6 +264,7 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_UNCOUNT: return uncount(peer_meta, node, q, reply);
     case PEER_META_CLOSED: return closed(peer_meta, node, q, reply);
     case PEER_META_SECURE: return secure(peer_meta, node, q);
+    case PEER_META_SPARE: return spare(peer_meta, q);
     case PEER_META_TOUCH: return touch(peer_meta, node, q);
     case PEER_META_SETATTR: return setattr(peer_meta, node, q, reply);
     case PEER_META_READLINK: return meta_readlink(peer_meta->meta, q->ino, (char *)reply->bytes, PEER_META_BYTES_MAX, &reply->count);
@@ -233,7 +286,7 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     uint32_t serial;
     if (!peer_meta_read_question(question, size, &q, &attr, &serial)) return 0;
     bool record = !peer_meta_bytes_come(q.op) && q.op != PEER_META_TOUCH && q.op != PEER_META_HOLD && q.op != PEER_META_STRIKE &&
-                  q.op != PEER_META_SECURE;
+                  q.op != PEER_META_SECURE && q.op != PEER_META_SPARE;
     struct reply reply = {.bytes = to + ANSWER_HEAD};
     if (q.heard != 0) meta_backup_heard(peer_meta->meta, node, q.heard);
     if (q.op != PEER_META_BACKUP) pthread_rwlock_rdlock(&peer_meta->kernel_lock); /* a batch may wait for a table */
@@ -241,13 +294,13 @@ size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t 
     if (q.op != PEER_META_BACKUP) pthread_rwlock_unlock(&peer_meta->kernel_lock);
     atomic_fetch_add_explicit(&peer_meta->served, 1, memory_order_relaxed);
     if (reply.error != 0) reply.count = 0;
-    else if (record) reply.flags |= PEER_META_HAS_ATTR;
+    else if (record && !reply.third) reply.flags |= PEER_META_HAS_ATTR;
     if ((reply.flags & PEER_META_HAS_ATTR) != 0) {
         peer_meta_put_record(to + ANSWER_HEAD, &reply.attr);
         reply.count = ATTR_BYTES;
     }
     if (reply.error == 0 && (reply.flags & PEER_META_SMALL) != 0) {
-        put_le(to + ANSWER_HEAD + reply.count, (uint32_t)reply.holder, HOLDER_BYTES);
+        put_le(to + ANSWER_HEAD + ((reply.flags & PEER_META_HAS_ATTR) != 0 ? ATTR_BYTES : 0), (uint32_t)reply.holder, HOLDER_BYTES);
         reply.count += HOLDER_BYTES;
     }
     put_le(to, ANSWER_HEAD + reply.count, 4);

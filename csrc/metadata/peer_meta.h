@@ -18,8 +18,10 @@ enum peer_meta_op {
     PEER_META_GETATTR, /* ino */
     PEER_META_OPEN, /* ino: to read it; PEER_META_HOLDS: all of its content is at the asker (of an empty file: from now on) */
     PEER_META_CREATE, /* ino: directory, name, attr, value: target of a symbolic link */
-    /* ino: directory, name; PEER_META_USED: perhaps it is open there. Answers PEER_META_GONE: the asker's data can go; PEER_META_USED: not yet;
-     * PEER_META_ELSEWHERE: the record, of which attr says the number and the type, is on another node. Only the name has gone; PEER_META_UNCOUNT is next */
+    /* ino: directory, name; PEER_META_USED: perhaps it is open there. Answers PEER_META_HOLDS: the file has gone; PEER_META_GONE: so the asker's data can go; PEER_META_USED: not yet;
+     * PEER_META_ELSEWHERE: the record, of which attr says the number and the type, is on another node. Only the name has gone; PEER_META_UNCOUNT is next.
+     * PEER_META_SMALL: nothing is done; `holder` is to be asked by PEER_META_SPARE first, bytes: u64 stamp, u64 inode. value: of each node that was asked so,
+     * u32 node, u64 stamp */
     PEER_META_UNLINK,
     PEER_META_CLOSED, /* ino, attr if it was written; PEER_META_HOLDS: nothing since PEER_META_SECURE; PEER_META_USED: still open there */
     PEER_META_TOUCH, /* ino: directory */
@@ -36,6 +38,9 @@ enum peer_meta_op {
     PEER_META_LIST, /* ino: directory, now: the asker's version of the table, value: u64 cursor; answers entries (meta_list_for) as bytes; PEER_META_MORE */
     /* ino, attr: of a small file that the asker writes, value: its content, which is to be kept and recorded; PEER_META_HOLDS: the asker records it */
     PEER_META_SECURE,
+    /* ino: a file, name, value: u64 its directory, or neither: forget them, and say (0) that you do not use the file. PEER_META_GONE: it has gone, with what
+     * lies of it at the node that is asked */
+    PEER_META_SPARE,
     PEER_META_OPS,
 };
 
@@ -73,7 +78,7 @@ struct peer_meta_answer {
     size_t count;
 };
 
-enum { PEER_META_MASK_BYTES = 4, PEER_META_CURSOR_BYTES = 8 };
+enum { PEER_META_MASK_BYTES = 4, PEER_META_CURSOR_BYTES = 8, PEER_META_SPARED_BYTES = 12, PEER_META_THIRD_BYTES = 16 };
 enum { PEER_META_LOST = -1 }; /* the connection ended, or the asker: nobody knows whether it was done */
 
 /* A question under way; part of something of the asker's. */
@@ -91,6 +96,7 @@ struct peer_meta_kernel {
     void *context;
     bool (*knows)(void *context, uint64_t ino); /* or may be about to */
     bool (*unseen)(void *context); /* do they open files without saying so */
+    bool (*uses)(void *context, uint64_t ino); /* or may be about to */
     void (*forget)(void *context, uint64_t ino, uint64_t dir, const char *name,
                    size_t length); /* `name` NULL: the inode alone. Waits, but not for long */
     void (*written)(void *context, uint64_t ino); /* through this node, by another. Waits, but not for long */

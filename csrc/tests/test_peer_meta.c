@@ -127,7 +127,7 @@ static void test_kernels_are_told_of_directories(void) {
     struct fsio *io = fsio_new(&(struct fsio_options){.root = top, .threads = 1}, error, sizeof error);
     struct peer_meta *peer_meta = io == NULL ? NULL : peer_meta_new(meta, io);
     CHECK(peer_meta != NULL);
-    peer_meta_set_kernel(peer_meta, &(struct peer_meta_kernel){NULL, knows, unseen, forget, written, touched});
+    peer_meta_set_kernel(peer_meta, &(struct peer_meta_kernel){NULL, knows, unseen, knows, forget, written, touched});
     meta_set_manager(meta, ASKER);
 
     CHECK(spread(peer_meta, 1, META_CHANGE_ADD, KNOWN, ASKER) == 1 && strcmp(told, "forget 1;") == 0);

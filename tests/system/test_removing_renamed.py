@@ -6,8 +6,9 @@ import errno
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,86 @@ def test_several_at_once(mounts: list[Path], paths: list[str]) -> None:
         ]
         assert sorted(remover.wait() for remover in removers) == [0, 1, 1]
         assert is_gone(file)
+
+
+def look_until(stop: threading.Event, places: list[Path], wrong: list[object]) -> None:
+    """What is there is whole, or is being written; what is not there is not there."""
+    while not stop.is_set():
+        for place in places:
+            try:
+                if not CONTENT.startswith(found := place.read_bytes()):
+                    wrong.append((place, found))
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ESTALE):
+                    wrong.append(error)
+
+
+@contextmanager
+def mounted(top: Path, nodes: int) -> Iterator[list[Path]]:
+    places = [top / str(node) for node in range(nodes)]
+    with ExitStack() as stack:
+        for node, place in enumerate(places):
+            place.mkdir()
+            fine("mount", str(place), "--node", str(node))
+            stack.callback(subprocess.run, ["umount", "-l", str(place)], check=False, capture_output=True)
+        yield places
+
+
+def test_nodes_that_read_them_all_the_while(tmp_path: Path) -> None:
+    """A third node that has just forgotten a file may ask for it anew before the name has gone."""
+    stop, wrong = threading.Event(), list[object]()
+    with running(NODES), mounted(tmp_path, NODES) as places:
+        names = [str(number) for number in range(8)]
+        looks = [[place / f"{name}{end}" for name in names for end in ("", "-renamed")] for place in places[1:]]
+        readers = [threading.Thread(target=look_until, args=(stop, look, wrong)) for look in looks]
+        for reader in readers:
+            reader.start()
+        try:
+            for turn in range(40):
+                name = names[turn % 8]
+                file = renamed(places[0], name) if turn % 2 else places[0] / name
+                write(file)
+                file.unlink()
+                assert all(is_gone(place / file.name) for place in places)
+        finally:
+            stop.set()
+            for reader in readers:
+                reader.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("dying", [0, 1, 2])
+def test_a_node_dies_while_files_that_it_has_read_are_removed(tmp_path: Path, dying: int) -> None:
+    """Each name is there or it is not, and what is there is whole. Node 3 removes them."""
+    nodes = NODES + 1
+    with running(nodes, "--replicas", "2") as session, Files(node=NODES) as files, mounted(tmp_path, nodes) as places:
+        names = [f"f{number}" for number in range(200)]
+        data = {name: (name * 300).encode() for name in names}
+        for name in names:
+            (places[NODES] / name).write_bytes(data[name])
+        for place in places[:NODES]:
+            assert all((place / name).read_bytes() == data[name] for name in names)
+        removed: set[str] = set()
+
+        def remove() -> None:
+            for name in names[:150]:
+                try:
+                    (places[NODES] / name).unlink()
+                    removed.add(name)
+                except OSError:
+                    removed.discard(name)  # EIO: nobody knows
+
+        remover = threading.Thread(target=remove)
+        remover.start()
+        until(lambda: len(removed) > 20, "nothing is removed")
+        kill(session, dying)
+        remover.join()
+        until(lambda: len(files.df()) == NODES, "the death is not noticed")
+        for place in [place for node, place in enumerate(places) if node != dying]:
+            there = set(os.listdir(place))
+            assert not there & removed
+            assert there >= set(names[150:])
+            assert all((place / name).read_bytes() == data[name] for name in there)
 
 
 def test_replicas(tmp_path: Path) -> None:
