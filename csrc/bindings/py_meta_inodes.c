@@ -83,15 +83,25 @@ static PyObject *unused(PyObject *self, PyObject *args) {
     return error != 0 ? py_meta_failed(error) : PyBool_FromLong(gone);
 }
 
-static PyObject *change_holder(PyObject *self, PyObject *args, int (*change)(struct meta *, uint64_t, int32_t)) {
-    ull ino;
+static PyObject *add_holder(PyObject *self, PyObject *args) {
+    ull ino, grant = 0;
     int node;
-    if (!PyArg_ParseTuple(args, "Ki", &ino, &node)) return NULL;
-    return py_meta_nothing_or(change(of(self), ino, node));
+    if (!PyArg_ParseTuple(args, "Ki|K:add_holder", &ino, &node, &grant)) return NULL;
+    return py_meta_nothing_or(meta_add_holder(of(self), ino, node, grant));
 }
 
-static PyObject *add_holder(PyObject *self, PyObject *args) { return change_holder(self, args, meta_add_holder); }
-static PyObject *give_up(PyObject *self, PyObject *args) { return change_holder(self, args, meta_give_up); }
+static PyObject *grant(PyObject *self, PyObject *args) {
+    ull ino;
+    if (!PyArg_ParseTuple(args, "K:grant", &ino)) return NULL;
+    return PyLong_FromUnsignedLongLong(meta_grant(of(self), ino));
+}
+
+static PyObject *give_up(PyObject *self, PyObject *args) {
+    ull ino;
+    int node;
+    if (!PyArg_ParseTuple(args, "Ki:give_up", &ino, &node)) return NULL;
+    return py_meta_nothing_or(meta_give_up(of(self), ino, node));
+}
 
 static PyObject *damaged(PyObject *self, PyObject *args) {
     ull ino;
@@ -208,7 +218,8 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("open", open_inode, "open(ino, node, writing)"),
     VARARGS("wrote", wrote, "wrote(ino, node, attr, origin=b'')"),
     VARARGS("unused", unused, "unused(ino, node)"),
-    VARARGS("add_holder", add_holder, "add_holder(ino, node)"),
+    VARARGS("add_holder", add_holder, "add_holder(ino, node, grant=0)"),
+    VARARGS("grant", grant, "grant(ino)"),
     VARARGS("give_up", give_up, "give_up(ino, node)"),
     VARARGS("damaged", damaged, "damaged(ino, node, stripe)"),
     VARARGS("holders", holders_of, "holders(ino)"),

@@ -10,6 +10,7 @@ struct meta *meta_new(int32_t node) {
     struct meta *meta = calloc(1, sizeof *meta);
     if (meta == NULL) return NULL;
     meta->node = node;
+    meta->grants = (uint64_t)(node + 1) << 48; /* another node that has had a partition counts elsewhere */
     atomic_store(&meta->fewest, UINT_MAX);
     pthread_mutex_init(&meta->lock, NULL);
     pthread_mutex_init(&meta->spread_lock, NULL);

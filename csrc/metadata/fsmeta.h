@@ -192,7 +192,9 @@ void meta_closed(struct meta *meta, uint64_t ino);
 int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
 /* `node` opened it to copy it and now has it all. EAGAIN: it is being written, is striped, or `node` was told of a change since (it is no
  * watcher any more): drop the copy. */
-int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node);
+/* `grant`: of meta_grant before the opening that told what the content is. EAGAIN: the content is another now. 0: that is not asked. */
+int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node, uint64_t grant);
+uint64_t meta_grant(struct meta *meta, uint64_t ino); /* 0: no such file here */
 /* `node` needs the room of what lies there of it: enough others have it too, or it is old, for the file is being written elsewhere or lies in stripes.
  * EBUSY: no. */
 int meta_give_up(struct meta *meta, uint64_t ino, int32_t node);

@@ -13,7 +13,8 @@ struct inode *fsmeta_find_inode(const struct meta *meta, uint64_t ino) {
 
 struct inode *fsmeta_new_inode(struct meta *meta, uint64_t ino) {
     struct inode *inode = fsmeta_is_ready(meta, fsmeta_inodes_of(meta, ino)) ? fsmeta_slab_take(&meta->slabs, sizeof *inode) : NULL;
-    if (inode != NULL) *inode = (struct inode){.link.key = ino, .writer = -1, .rank = -1, .finished = 1, .copies = 1};
+    if (inode != NULL)
+        *inode = (struct inode){.link.key = ino, .writer = -1, .rank = -1, .finished = 1, .copies = 1, .grant = ++meta->grants};
     return inode;
 }
 

@@ -150,8 +150,9 @@ static int use(struct meta *meta, struct inode *inode, int32_t node) {
     return error != 0 ? error : fsmeta_set_add(&inode->users, node);
 }
 
-static void grant_writing(struct inode *inode, int32_t node) {
+static void grant_writing(struct meta *meta, struct inode *inode, int32_t node) {
     inode->writer = node;
+    inode->grant = ++meta->grants;
     inode->secured = inode->fresh = false;
     inode->finished = 0;
     inode->timed = inode->atimed = 0;
@@ -172,7 +173,7 @@ int meta_open(struct meta *meta, uint64_t ino, int32_t node, bool writing, struc
     if (writing && node != meta->node) inode->mode = fsmeta_without_setid(inode->mode); /* it will not ask for each write */
     if (grant) {
         fsmeta_tell_all(meta, tell, &inode->watchers, node);
-        grant_writing(inode, node);
+        grant_writing(meta, inode, node);
     }
     if (grant || node != meta->node) fsmeta_log_inode(meta, inode); /* that this node reads it is over when it dies */
     fsmeta_inode_attr(inode, out);
@@ -235,14 +236,24 @@ void meta_closed(struct meta *meta, uint64_t ino) {
     leave(meta, 0);
 }
 
-int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node) {
+uint64_t meta_grant(struct meta *meta, uint64_t ino) {
+    enter(meta);
+    const struct inode *inode = fsmeta_find_inode(meta, ino);
+    uint64_t grant = inode == NULL ? 0 : inode->grant;
+    pthread_mutex_unlock(&meta->lock);
+    return grant;
+}
+
+int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node, uint64_t grant) {
     struct inode *inode;
     if (node < 0) return EINVAL;
     enter(meta);
     int error = fsmeta_content_here(meta, ino, &inode);
     if (error != 0) return leave(meta, error);
-    /* Whoever is no watcher any more was told of a change since it opened the file to copy it. */
-    bool good = inode->finished && !inode->lost && inode->layout == META_WHOLE && fsmeta_set_has(inode->watchers, node);
+    /* Whoever is no watcher any more was told of a change since it opened the file to copy it. Since then it may have become one again: by a look, or
+     * another opening. */
+    bool good = (grant == 0 || inode->grant == grant) && inode->finished && !inode->lost && inode->layout == META_WHOLE &&
+                fsmeta_set_has(inode->watchers, node);
     if (good) error = fsmeta_set_add(&inode->holders, node);
     if (good && error == 0) fsmeta_log_inode(meta, inode);
     return leave(meta, good ? error : EAGAIN);
@@ -410,7 +421,7 @@ int meta_open_here(struct meta *meta, uint64_t ino, bool writing, struct meta_at
     if (error == 0) error = use(meta, inode, meta->node);
     if (error != 0) return leave(meta, error);
     if (writing && inode->writer < 0) {
-        grant_writing(inode, meta->node);
+        grant_writing(meta, inode, meta->node);
         fsmeta_log_inode(meta, inode);
     }
     fsmeta_inode_attr(inode, out);

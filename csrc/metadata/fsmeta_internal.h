@@ -107,6 +107,7 @@ struct inode {
     bool secured; /* in stripes with copies, or empty: what a program has written and closed is recorded while it is written on */
     bool fresh;   /* nobody but its writer has been let in since it was made here, or had anything of it */
     bool copying; /* its writer, this node, has another one keep the content, and waits for the answer */
+    uint64_t grant; /* number of the last permission to write it: while it stays the same, the content of a finished file does */
     uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
     /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
     node_set holders, users, watchers;
@@ -212,7 +213,7 @@ struct meta {
     bool burying;             /* between the death of a node and the table without it: nothing is taken as a backup */
     uint64_t ticket;          /* of the last change that is told */
     size_t moving_count, mine_count;
-    uint64_t version, last_cursor;
+    uint64_t version, last_cursor, grants;
     int32_t *shards; /* nodes that have partitions by the table, in order */
     size_t shard_count;
     struct slabs slabs;

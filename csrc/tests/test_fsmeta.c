@@ -111,7 +111,7 @@ static void act(struct hammer *hammer, uint64_t *state) {
         error = meta_wrote(meta, ino, node, &attr, &other, &tell);
         break;
     case 13: error = meta_unused(meta, ino, node, &gone); break;
-    case 14: error = meta_add_holder(meta, ino, node); break;
+    case 14: error = meta_add_holder(meta, ino, node, meta_grant(meta, ino)); break;
     case 15: error = meta_set_xattr(meta, ino, "user.thread", name, length, 0, now); break;
     case 16: error = meta_forget_node(meta, 2, forget_lost, NULL); break;
     case 17: error = meta_dir_set(meta, dir, META_SET_MODE, &(struct meta_attr){.mode = 0700}, now); break;

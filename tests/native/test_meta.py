@@ -267,6 +267,24 @@ def test_a_copy_made_while_the_file_changed_is_worth_nothing() -> None:
         meta.give_up(ino, 2)
 
 
+def test_who_holds_what_a_file_contained_before_is_no_holder_though_it_watches_again() -> None:
+    """Another node has written it between the opening and its end; a look has made the reader a watcher once more."""
+    meta = alone()
+    ino = made(meta, b"x", asker=-1).ino
+    meta.open(ino, 0, True)
+    meta.wrote(ino, 0, Attr(size=10))
+    grant = meta.grant(ino)
+    meta.open(ino, 2, False)
+    meta.open(ino, 0, True)
+    meta.wrote(ino, 0, Attr(size=11))
+    meta.getattr(ino, 2)
+    with refused(errno.EAGAIN):
+        meta.add_holder(ino, 2, grant)
+    assert meta.holders(ino) == (0,)
+    meta.add_holder(ino, 2, meta.grant(ino))
+    assert meta.holders(ino) == (0, 2) and meta.grant(0xDEAD01) == 0
+
+
 def test_cutting_a_file_leaves_one_good_copy() -> None:
     meta = alone()
     ino = made(meta, b"x").ino

@@ -75,7 +75,8 @@ class Opener:
             if writing and not first_look and (looked is None or looked.writer != me):
                 file.move(OpenEvent.BECOMES_WRITER)
             losses, seen = self._members.losses, self._members.losses_seen
-            attr, holders, granted, lost, heard = yield from self._owners.ask(p.Open(ino, writing and not first_look))
+            grant = yield from self._owners.ask(p.Open(ino, writing and not first_look))
+            attr, holders, granted, lost, heard, _ = grant
             became = became or granted or (looked is not None and looked.writer != me == attr.writer)  # by a node that has died since
             # Not by size and time alone: a store through a mapping moves no time. But each writer that is let in is told to this node.
             good = brought is not None and (brought.size, brought.mtime) == (attr.size, attr.mtime) and self._meta.is_fresh(fetched, ino)
@@ -92,7 +93,7 @@ class Opener:
                 pass  # its shard has not heard yet of what was lost, or this node has not: it may be some of this
             elif first_look:
                 elsewhere = attr.writer < 0 and attr.layout == WHOLE and attr.size and holders and not mine
-                if not elsewhere or (yield from self._replicate(file, attr, holders, True)):
+                if not elsewhere or (yield from self._replicate(file, grant, True)):
                     looked, brought, fetched = attr, attr if elsewhere else None, since
                     continue
             elif attr.writer not in (-1, me):
@@ -100,7 +101,7 @@ class Opener:
             elif attr.layout == STRIPED:
                 opened = Opened(STRIPES, me, stripe_of(attr), attr.size, seen)
             elif not attr.size or truncate:
-                if not (yield from self._make(attr, looked or attr, mine, writing, truncate)):
+                if not (yield from self._make(grant, looked or attr, mine, writing, truncate)):
                     continue
                 opened = Opened(LOCAL, me, stripe_of(attr), attr.size, seen)
             elif mine or good:
@@ -112,13 +113,13 @@ class Opener:
             elif writing:
                 # Another has written between our look and our opening. We are the writer now, and get its content.
                 fetched = self._meta.moment()
-                if (yield from self._replicate(file, attr, holders, True)):
+                if (yield from self._replicate(file, grant, True)):
                     brought = attr
                     continue
                 looked = brought = None
             else:
                 try:
-                    if (yield from self._replicate(file, attr, holders, False)):
+                    if (yield from self._replicate(file, grant, False)):
                         return Opened(LOCAL, me, 0, attr.size, seen)
                 except _NoRoom as found:
                     # It is read where it lies: at the node that has just offered it. What a node asked before it has may be damaged.
@@ -141,15 +142,16 @@ class Opener:
         while self._meta.direct_uses(ino)[2] and self._calls.now < end:
             yield Sleep(PAUSE_FIRST_S)
 
-    def _make(self, attr: Attr, was: Attr, mine: bool, writing: bool, truncate: bool) -> Operation[bool]:
+    def _make(self, grant: p.OpenGrant, was: Attr, mine: bool, writing: bool, truncate: bool) -> Operation[bool]:
         """An empty part. False: the file has changed meanwhile."""
+        attr = grant.attr
         ino = attr.ino
         if not mine and not truncate:
             self._calls.order(w.Drop((ino,)))  # what lies here is what it contained before
         yield from work(w.MakePart(ino, (was.atime, was.mtime) if was.finished and not truncate else None))
         if not writing and attr.finished and not mine:
             try:
-                yield from self._owners.ask(p.Hold(ino))  # so that the empty part goes when the file does
+                yield from self._owners.ask(p.Hold(ino, grant.grant))  # so that the empty part goes when the file does
             except OSError as error:
                 self._calls.order(w.DropWhole(ino))
                 if error.errno != errno.EAGAIN:
@@ -157,16 +159,17 @@ class Opener:
                 return False
         return True
 
-    def _replicate(self, file: OpenFile, attr: Attr, holders: tuple[int, ...], writing: bool) -> Operation[bool]:
+    def _replicate(self, file: OpenFile, grant: p.OpenGrant, writing: bool) -> Operation[bool]:
         """The whole content to this node. False: it changed meanwhile, or was laid in stripes because this node has no room: look again."""
         try:
-            return (yield from self.holding_part(attr.ino, lambda: self._fetch(file, attr, holders, writing)))
+            return (yield from self.holding_part(grant.attr.ino, lambda: self._fetch(file, grant, writing)))
         except _NoRoom as found:
             no_room = found
-        yield from self._find_room(attr, no_room, writing)
+        yield from self._find_room(grant.attr, no_room, writing)
         return False
 
-    def _fetch(self, file: OpenFile, attr: Attr, holders: tuple[int, ...], writing: bool) -> Operation[bool]:
+    def _fetch(self, file: OpenFile, grant: p.OpenGrant, writing: bool) -> Operation[bool]:
+        attr, holders = grant.attr, grant.holders
         for node in holders:
             if node not in self._members.live:
                 continue
@@ -180,7 +183,7 @@ class Opener:
                 file.brought = True
                 return True
             try:
-                yield from self.hold(attr.ino)
+                yield from self.hold(attr.ino, grant.grant)
             except OSError as error:
                 if error.errno == errno.EAGAIN:
                     return False
@@ -190,11 +193,12 @@ class Opener:
             raise failure(errno.EIO)
         return False
 
-    def hold(self, ino: int) -> Operation[None]:
-        """The whole content lies here: say so. If the file has changed meanwhile (EAGAIN), or that fails, the content goes again."""
+    def hold(self, ino: int, grant: int) -> Operation[None]:
+        """The whole content lies here: say so. If the file has changed since ``grant``, of its opening (EAGAIN), or that fails, the content
+        goes again."""
         since = self._meta.moment()
         try:
-            attr = yield from self._owners.ask(p.Hold(ino))
+            attr = yield from self._owners.ask(p.Hold(ino, grant))
         except OSError:
             self._calls.order(w.DropWhole(ino))
             raise

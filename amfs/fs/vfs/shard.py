@@ -300,7 +300,7 @@ class Shard:
             yield Sleep(PAUSE_FIRST_S)
 
     def _record_open(self, peer: int, ino: int, writing: bool) -> Operation[p.OpenGrant]:
-        was = self._record(ino)
+        was, number = self._record(ino), self._meta.grant(ino)  # before: a mount of this node may be let in at any moment
         if not writing:
             self._meta.getattr(ino, peer)  # it is told if another is let in to write: it may fetch the content first, to write it itself
         out, holders, tell = self._meta.open(ino, peer, writing)
@@ -311,7 +311,7 @@ class Shard:
         granted = writing and attr.writer == peer != was.writer
         if granted and {*holders} - {peer}:
             yield from self._calls.settled()  # a backup that did not know of the writer would take the old content for the file's
-        return p.OpenGrant(attr, holders, granted, was.finished == LOST, losses)
+        return p.OpenGrant(attr, holders, granted, was.finished == LOST, losses, number)
 
     def _open_exclusively(self, peer: int, call: p.OpenExclusively) -> Operation[p.OpenGrant | None]:
         attr = self._record(call.ino)
@@ -385,7 +385,7 @@ class Shard:
             self._drop_data(attr, holders)
 
     def _hold(self, peer: int, call: p.Hold) -> Attr:
-        self._meta.add_holder(call.ino, peer)
+        self._meta.add_holder(call.ino, peer, call.grant)
         return Attr(*self._meta.getattr(call.ino, peer))
 
 
