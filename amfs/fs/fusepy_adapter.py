@@ -307,9 +307,11 @@ class FusepyAdapter:
         using = self._using[ino]
         using.numbers.discard(number)
         said: Facts | None = None
+        wrote = False
         if writing:
             using.writers -= 1
             if not using.writers:
+                wrote = True
                 said = handle.stat()
         else:
             using.readers -= 1
@@ -320,13 +322,14 @@ class FusepyAdapter:
             if last:
                 del self._using[ino]
             attr = None if said is None else (ino, *(0,) * (_SIZE - 1), *said)
-            if attr is not None or last:
-                self._closed(ino, attr, last)
+            if wrote or last:
+                self._closed(ino, wrote, attr, last)
 
-    def _closed(self, ino: int, attr: Facts | None, last: bool) -> None:
-        """Tell the record what became of the file: ``attr`` if it was the last writer, ``last`` if nobody uses it here any more."""
+    def _closed(self, ino: int, wrote: bool, attr: Facts | None, last: bool) -> None:
+        """Tell the record what became of the file: ``wrote`` and ``attr`` if it was the last writer, ``last`` if nobody uses it here any
+        more."""
         self.meta.closing(ino)
-        self._tell(q.Closed(ino, attr is not None, last, None if attr is None else Attr(*attr)))
+        self._tell(q.Closed(ino, wrote, last, None if attr is None else Attr(*attr)))
 
     def unlink(self, path: bytes) -> None:
         self.ask(q.Unlink(*self.place(path)))

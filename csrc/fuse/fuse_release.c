@@ -205,7 +205,9 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
     }
     uint64_t ino = file->ino;
     bool finishes = writing && file->writers == 0 && known, last = file->views == NULL && file->closing == 0;
-    bool slowly = finishes && !finish_writing(mount, file, &said, passed || stayed || is_alone(node));
+    /* What a writer wrote that the poll loop has let in is the loop's to find out, if nobody here can say it. */
+    bool unsaid = writing && file->writers == 0 && !known && file->foreign;
+    bool slowly = unsaid || (finishes && !finish_writing(mount, file, &said, passed || stayed || is_alone(node)));
     if (slowly) file->foreign = true; /* that it is not used any more must be told on the same way, not before */
     if (last) {
         if (!writing) note_atime(node, file);
@@ -214,7 +216,7 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
         if (direct) meta_use_directly(node->meta, ino, -1, 0);
         if (!told && !slowly) unused(mount, ino, foreign, direct);
     }
-    if (slowly) fuse_slow_wrote(mount, ino, last && is_unused_here(node, ino), &said);
+    if (slowly) fuse_slow_wrote(mount, ino, last && is_unused_here(node, ino), known ? &said : NULL);
     if (finishes) {
         meta_closed(node->meta, ino);
         fuse_notify_others(mount, ino, true);

@@ -133,9 +133,15 @@ static struct opening opening_of(const struct amfs_fuse_request *request, uint64
                             .copied = request->direct && !writing};
 }
 
+/* The poll loop counts a handle that is not open after all. Only closings of writers have it forget one that writes. */
+static void tell_not_open(struct amfs_fuse *mount, const struct opening *opening) {
+    if (opening->writing && opening->foreign) fuse_slow_wrote(mount, opening->ino, true, NULL);
+    else fuse_slow_unused(mount, opening->ino);
+}
+
 /* Ask once more. */
 static void ask_again(struct amfs_fuse *mount, struct amfs_fuse_request *request, const struct opening *opening) {
-    fuse_slow_unused(mount, opening->ino); /* it is not open yet */
+    tell_not_open(mount, opening);
     request->again++;
     fuse_slow_add(mount, request);
 }
@@ -154,7 +160,7 @@ static void answer_made(struct amfs_fuse *mount, struct opened *it, int error, c
     const struct opening *opening = &it->opening;
     if (error == 0 || it->attr.pending == it->request->owned)
         fuse_tasks_done(mount, it->request, &it->attr); /* made, if perhaps not open */
-    if (error != 0) fuse_slow_unused(mount, opening->ino);
+    if (error != 0) tell_not_open(mount, opening);
     else fuse_put_entry(mount, it->request->noticed, &out.entry, &it->attr, false);
     out.entry.ino = fuse_node_id(it->attr.ino, opening->edition); /* whatever it is found under by now */
     if (finish(mount, it->request, gone_by_now(error), &out, error == 0 ? sizeof out : 0) == ENOENT && error == 0 && !opening->implicit)
@@ -164,7 +170,7 @@ static void answer_made(struct amfs_fuse *mount, struct opened *it, int error, c
 static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, const struct wire_open_out *out) {
     struct amfs_fuse_request *request = it->request;
     const struct opening *opening = &it->opening;
-    if (error != 0) fuse_slow_unused(mount, opening->ino); /* it is not open after all */
+    if (error != 0) tell_not_open(mount, opening);
     if (opening->implicit && error == 0) {
         fuse_work_add(mount, request->message);
         request->message = NULL;

@@ -89,7 +89,7 @@ class MountAppender(Appender):
         self.cluster.serial += 1
         token = ("fuse", self.endpoint, self.cluster.serial)
         self.cluster.on_answer[token] = lambda: self.cluster.answers.pop(token) and None
-        self.cluster.worked.setdefault(self.node, deque()).append(FsRequested(token, q.Closed(self.ino, said is not None, last, said)))
+        self.cluster.worked.setdefault(self.node, deque()).append(FsRequested(token, q.Closed(self.ino, True, last, said)))
 
 
 @pytest.mark.parametrize("kind", ["plain", "full", "grows", "restriped", "moved"])
@@ -162,3 +162,28 @@ def test_who_is_to_be_written_through_while_it_brings_the_content_lets_nobody_in
     assert sorted(real.read(path).splitlines(True)) == lines
     cluster.settle()
     cluster.check()
+
+
+def test_a_mount_that_closes_its_reader_before_it_knows_of_its_writer_takes_back_no_writing() -> None:
+    """The handle was given out while the news was on its way that the mount has none. It writes, and is closed: that news comes later."""
+    cluster = Cluster(2, 1)
+    real = Real(cluster)
+    handle, _ = real.do("open_path", b"/f", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=0)
+    real.do("close", handle, node=0)
+    cluster.settle()
+    ino, node = real.do("walk", b"/f", True)[0][0], cluster.nodes[0]
+    token = cluster.start(0, "open", ino, os.O_WRONLY, endpoint=5)
+    cluster.settle()
+    error, opened = cluster.answers.pop(token)
+    assert not error
+    number = node.open_handle(w.OpenHandle(ino, opened, True, True))
+    node.write(w.Write(number, 0, b"kept"))
+    size, blocks, atime, mtime = node.close(number)
+    for wrote, said in ((False, None), (True, Attr(ino=ino, size=size, blocks=blocks, atime=atime, mtime=mtime))):
+        node.meta.closing(ino)
+        cluster.serial += 1
+        told = ("fuse", 5, cluster.serial)
+        cluster.worked.setdefault(0, deque()).append(FsRequested(told, q.Closed(ino, wrote, True, said)))
+        cluster.settle()
+    attr = Attr(*real.do("walk", b"/f", True)[0])
+    assert (attr.finished, attr.size) == (1, 4) and real.read(b"/f") == b"kept"

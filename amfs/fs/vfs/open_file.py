@@ -66,12 +66,19 @@ class OpenFile:
             if counts == [0, 0]:
                 del self.users[endpoint]
 
-    def end_uses(self, endpoint: object, readers_too: bool) -> None:
-        """A mount has closed its last writing handle, or its last one. It counts its readers by itself."""
+    def end_uses(self, endpoint: object, wrote: bool, last: bool) -> None:
+        """A mount has closed its last writing handle (``wrote``), or its last one. It counts its readers by itself.
+
+        It may have said so before it knew of a handle that was given out meanwhile. A writer among these counts until the mount says that
+        it is closed, which may be on its way: what it wrote is not known before.
+        """
         counts = self.users.get(endpoint)
         if counts is not None:
-            counts[True] = 0
-            if readers_too:
+            if wrote:
+                counts[True] = 0
+            if last:
+                counts[False] = 0
+            if last and not counts[True]:
                 del self.users[endpoint]
 
     def close_writer(self, facts: Facts | None) -> None:

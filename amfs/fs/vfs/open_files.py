@@ -338,7 +338,7 @@ class OpenFiles:
         says when they are gone."""
         file = self._files.get(ino)
         if file is not None:
-            file.end_uses(endpoint, last)
+            file.end_uses(endpoint, wrote, last)
         try:
             yield from self._closed(ino, wrote, facts)
         finally:
