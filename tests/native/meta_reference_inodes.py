@@ -128,7 +128,8 @@ class Inodes(State):
 
     def add_holder(self, ino: int, node: int) -> None:
         inode = self.file_here(ino, content=True)
-        refuse_if(inode.attr.finished != 1 or inode.attr.layout != WHOLE or node not in inode.watchers, errno.EAGAIN)
+        known = node in inode.watchers or node in inode.holders
+        refuse_if(inode.attr.finished != 1 or inode.attr.layout != WHOLE or not known, errno.EAGAIN)
         inode.holders.add(node)
 
     def give_up(self, ino: int, node: int) -> None:
