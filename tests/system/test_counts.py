@@ -22,6 +22,7 @@ from fs_session import running
 
 TABLE = Path(__file__).parent.parent / "data" / "counts.toml"
 SLACK, ROUNDING = 1.15, 0.1  # by how much a count may differ: which node has a name is chance, and so is what goes in one batch
+TWICE_MORE = 2
 DIRECTORIES, FILES = 30, 5  # in each; many directories, since some have their home on the node of the mount
 FEW, MANY = 200, 700  # tasks of two runs: the difference is free of what a start costs
 SESSIONS: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -144,8 +145,16 @@ def counts_of_tasks() -> dict[str, Counts]:
         }
 
 
-def compare(found: dict[str, Counts], section: str) -> None:
+def compare(measure: Callable[[], dict[str, Counts]], section: str) -> None:
+    """What other programs on the machine do, and on which nodes names fall, only adds: what is too much is counted again, and the least
+    counts."""
     expected = tomllib.loads(TABLE.read_text())[section]
+    found = measure()
+    for _ in range(TWICE_MORE):
+        if all(count <= expected[name][what] * SLACK + ROUNDING for name, counts in found.items() for what, count in counts.items()):
+            break
+        again = measure()
+        found = {name: {what: min(count, again[name][what]) for what, count in counts.items()} for name, counts in found.items()}
     assert found.keys() == expected.keys()
     for name, counts in found.items():
         for what, count in counts.items():
@@ -155,14 +164,14 @@ def compare(found: dict[str, Counts], section: str) -> None:
 
 
 def test_a_task_needs_no_more_system_calls() -> None:
-    compare(counts_of_tasks(), "tasks")
+    compare(counts_of_tasks, "tasks")
 
 
 @pytest.mark.root
 @pytest.mark.skipif(bool(os.environ.get("AMFS_TESTS_NO_FUSE")), reason="AMFS_TESTS_NO_FUSE is set")
 @pytest.mark.parametrize("session", SESSIONS)
 def test_a_call_on_a_mount_needs_no_more_steps(session: str) -> None:
-    compare(counts_of_calls(session), session)
+    compare(lambda: counts_of_calls(session), session)
 
 
 def main() -> None:
