@@ -338,8 +338,8 @@ class Meta:
         """Whether it is gone."""
     def grant(self, ino: int) -> int:
         """The number of the last permission to write it, 0 if there is no such file. Before an opening, for ``add_holder``."""
-    def add_holder(self, ino: int, node: int, grant: int = 0) -> None:
-        """It has the content. EAGAIN: it has changed since ``grant`` was asked (0: that is not looked at), or is being changed."""
+    def add_holder(self, ino: int, node: int, grant: int) -> None:
+        """It has the content. EAGAIN: it has changed since ``grant`` was asked, or is being changed."""
     def damaged(self, ino: int, node: int, stripe: bool, /) -> bool:
         """What ``node`` has of it is damaged, and goes. Is it lost now? EAGAIN: ``node`` is no holder, or it is being written.
         ``stripe``: one of its stripes is damaged, and has no other copy."""

@@ -10,7 +10,6 @@ import random
 import secrets
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,8 +23,9 @@ from amfs.bench import process
 from amfs.bench.dispatch import machine
 from amfs.bench.process import Failed
 from amfs.client.files import Files
+from amfs.errors import AmfsError
 from benchmarks import programs
-from benchmarks.mounts import Session
+from benchmarks.mounts import AMFS, Session
 
 _MIB = 1 << 20
 FILE_BYTES = 16 * _MIB
@@ -36,7 +36,6 @@ BEFORE_S = 3.0  # that the clients work before anything changes
 QUIET_S = 1.0  # so long nothing must have moved
 END_S = 300.0
 WAITING = 8  # tasks
-_AMFS = (sys.executable, "-m", "amfs.cli.main")
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -86,6 +85,9 @@ class Client(threading.Thread):
                 self.act()
             except OSError as error:
                 self.error = f"{error.strerror}: {error.filename}"
+                return
+            except AmfsError as error:
+                self.error = str(error)
                 return
             self.longest = max(self.longest, time.perf_counter() - began)
 
@@ -194,21 +196,26 @@ def first_task(on: str, options: tuple[str, ...], say: Callable[[str], None]) ->
         (place / "list").write_text("".join(tasks))
 
         def amfs(*words: str) -> process.Ran:
-            return process.run([*_AMFS, *words], place)
+            return process.run([*AMFS, *words], place)
 
         amfs("up", *(("--on", on) if on else ()), "--name", session, "--nodes", "1", "--slots", "1", *(("--", *options) if options else ()))
+        run: subprocess.Popen[bytes] | None = None
         try:
-            run = subprocess.Popen([*_AMFS, "run", "--session", session, "--quiet", "list"], cwd=place)
+            run = subprocess.Popen([*AMFS, "run", "--session", session, "--quiet", "list"], cwd=place)
             wait_for(lambda: (place / "held").exists())
             began = time.time()
             amfs("scale", "2", "--session", session)
             wait_for(lambda: any(path.stat().st_size for path in place.glob("begun-*")))
             task_s = min(float(path.read_text()) for path in place.glob("begun-*") if path.stat().st_size) - began
             (place / "end").touch()
-            if run.wait(END_S):
+            wait_for(lambda: run.poll() is not None)
+            if run.returncode:
                 raise Failed(f"amfs run ended with {run.returncode}")
         finally:
             (place / "end").touch()
+            if run is not None and run.poll() is None:
+                run.kill()
+                run.wait()
             amfs("down", session)
         return First(on or "this host", task_s, bare_job(place, options) if on == "slurm" else None)
 

@@ -22,7 +22,7 @@ from benchmarks.directories import file_system
 
 NAME = "bench"
 _MOUNT_SECONDS = 20.0
-_AMFS = (sys.executable, "-m", "amfs.cli.main")
+AMFS = (sys.executable, "-m", "amfs.cli.main")
 
 
 class Session:
@@ -48,7 +48,7 @@ class Session:
 
     def amfs(self, *words: str, cwd: str | Path = "/", hang_seconds: float = 60.0) -> process.Ran:
         """``amfs WORDS`` with this session's environment. Raises Failed."""
-        return process.run([*_AMFS, *words], cwd, env=self.env, hang_seconds=hang_seconds)
+        return process.run([*AMFS, *words], cwd, env=self.env, hang_seconds=hang_seconds)
 
     def mount(self, node: int = 0, *options: str) -> Path:
         """The file system as ``node`` shows it. Raises Failed."""
@@ -68,7 +68,7 @@ class Session:
         with os.fdopen(number, "wb") as file:
             file.write(msgspec.json.encode({"type": "task", "id": "client", "argv": words}) + b"\n")
         where = f"AMFS_RUN_DIR={self.env['AMFS_RUN_DIR']}"
-        return ["env", where, *_AMFS, "run", path, "--session", NAME, "--quiet", "--no-journal", "-C", str(self.directory)]
+        return ["env", where, *AMFS, "run", path, "--session", NAME, "--quiet", "--no-journal", "-C", str(self.directory)]
 
     def close(self) -> None:
         """Unmount and end everything, whatever state it is in."""

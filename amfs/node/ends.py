@@ -1,6 +1,6 @@
-"""What threads have ended, for the poll loop: a queue with a descriptor that can be read while something is in it. I/O.
+"""Works that threads have ended, for the poll loop: a queue with a descriptor that can be read while something is in it. I/O.
 
-Owns the descriptor. Must not know: what has ended.
+Owns the descriptor. Must not know: the kinds of works that end.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class UrlWorks:
         self._begin(serial, order.move, order.file, store, _itself)
 
     def _store_small(self, place: Place, order: w.StoreUrl, handle: Handle | None) -> UrlEnd:
-        """Read once: what is sent has the digest that this node knows the file by."""
+        """Read the file once, and send it if it has the digest by which this node knows it."""
         ino, size = order.file.ino, order.size
         known = self._known(ino) if handle is None and size <= place.remote.whole_max else b""
         if not known:

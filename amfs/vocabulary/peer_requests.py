@@ -47,7 +47,7 @@ class OpenGrant(NamedTuple):
     granted: bool  # it has become the writer by this; else, if it is, it was before
     lost: bool  # the content is
     losses: tuple[int, ...]  # of which the shard has heard: ``Members.losses``
-    grant: int  # of the shard: while it stays the same, the content of a finished file does
+    number: int  # of the last permission to write it: while that stays the same on the shard, the content of a finished file does
 
 
 class Published(NamedTuple):
@@ -197,7 +197,7 @@ class Unused(InodeCall[None], frozen=True):
 
 
 class Hold(InodeCall[Attr], frozen=True):
-    """The asker has all of it now, as it was when it opened it (``OpenGrant.grant``). EAGAIN: it has changed since."""
+    """The asker has all of it now, as it was when it opened it (``OpenGrant.number``). EAGAIN: it has changed since."""
 
     grant: int
 

@@ -84,9 +84,9 @@ static PyObject *unused(PyObject *self, PyObject *args) {
 }
 
 static PyObject *add_holder(PyObject *self, PyObject *args) {
-    ull ino, grant = 0;
+    ull ino, grant;
     int node;
-    if (!PyArg_ParseTuple(args, "Ki|K:add_holder", &ino, &node, &grant)) return NULL;
+    if (!PyArg_ParseTuple(args, "KiK:add_holder", &ino, &node, &grant)) return NULL;
     return py_meta_nothing_or(meta_add_holder(of(self), ino, node, grant));
 }
 
@@ -218,7 +218,7 @@ PyMethodDef py_meta_inodes_methods[] = {
     VARARGS("open", open_inode, "open(ino, node, writing)"),
     VARARGS("wrote", wrote, "wrote(ino, node, attr, origin=b'')"),
     VARARGS("unused", unused, "unused(ino, node)"),
-    VARARGS("add_holder", add_holder, "add_holder(ino, node, grant=0)"),
+    VARARGS("add_holder", add_holder, "add_holder(ino, node, grant)"),
     VARARGS("grant", grant, "grant(ino)"),
     VARARGS("give_up", give_up, "give_up(ino, node)"),
     VARARGS("damaged", damaged, "damaged(ino, node, stripe)"),

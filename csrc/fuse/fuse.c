@@ -380,7 +380,7 @@ void amfs_fuse_stop(struct amfs_fuse *mount) {
         pthread_join(mount->reader, NULL);
         mount->reader_runs = false;
     }
-    if (mount->node != NULL) fuse_closing_end(mount);
+    if (mount->node != NULL) fuse_waiting_refuse(mount);
     fuse_work_end(mount);
     struct peer_meta *peer_meta = mount->node == NULL ? NULL : peer_meta_of(mount->node->io);
     if (peer_meta != NULL) peer_meta_let_go_held(peer_meta, mount);

@@ -22,7 +22,7 @@ void fuse_do_release(struct call *call) {
         begun = view != NULL && fuse_files_peer(view);
         if (begun) file->closing++;
         pthread_mutex_unlock(&mount->node->lock);
-        if (begun) { /* if nobody else can: who opens it again must not wait for ever */
+        if (begun) { /* by this thread if no worker can: a request that opens it again must not wait for ever */
             if (!fuse_work_copy(call)) fuse_files_close(mount, call->in->ino, edition, writing, mappable, true);
             return;
         }

@@ -63,7 +63,7 @@ struct file {
     bool copied; /* it was opened from what is here without asking its shard, which lies elsewhere */
     bool foreign; /* the poll loop opened it: it must be told when it is closed */
     bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
-    uint32_t closing; /* closings that have begun and not ended: it stays, and who opens it again waits */
+    uint32_t closing; /* closings that have begun and not ended: it stays, and a request that opens it again waits */
     struct fuse_secured secured;
     int64_t atime; /* of the record, as far as known */
     struct view *views;
@@ -369,11 +369,13 @@ void fuse_forget_unused(struct amfs_fuse *mount, uint64_t ino); /* perhaps this 
 /* fuse_closing.c */
 void fuse_do_open(struct call *call);
 void fuse_do_release(struct call *call);
-/* `mappable`: who closes it might have mapped it to write. Such a mapping counts as a writer until it has gone.
+
+/* fuse_release.c */
+/* `mappable`: the process that closes it may have mapped it to write. Such a mapping counts as a writer until it has gone.
  * `begun`: it counts as closing already. */
 void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable, bool begun);
-bool fuse_closing_awaited(const struct call *call); /* true: the request is served when its file is closed */
-void fuse_closing_end(struct amfs_fuse *mount); /* nothing of this mount waits for that any longer */
+bool fuse_closing_awaited(const struct call *call); /* true: the request waits, and is served when its file is closed */
+void fuse_waiting_refuse(struct amfs_fuse *mount); /* the requests of this mount that wait so: the mount ends */
 /* With the lock held. Of a mount's files that mappings alone keep open: is there one, and is it closed (it is not mapped any more)? */
 struct view *fuse_mapped_view(const struct file *file, const struct amfs_fuse *mount);
 bool fuse_mapped_close(struct amfs_fuse *mount, struct file *file, struct view *view);

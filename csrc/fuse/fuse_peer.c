@@ -304,7 +304,7 @@ static bool changed(const struct fuse_asking *asking, const struct peer_meta_ans
 
 static bool unlinked(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct fuse_unnamed what = {asking->ino, answer->attr.ino, asking->name, asking->name_length};
-    if ((answer->flags & PEER_META_SMALL) != 0) {
+    if ((answer->flags & PEER_META_THIRD) != 0) {
         int32_t owner = owner_of_name(asking->mount->node, asking->ino, asking->name, asking->name_length);
         return fuse_spare(asking->mount, asking->unique, &what, true, owner, answer);
     }
@@ -333,7 +333,7 @@ static bool take_answer(const struct fuse_asking *asking, const struct peer_meta
     }
     if (asking->op == FUSE_OP_READLINK || asking->op == FUSE_OP_GET_XATTR)
         return amfs_fuse_reply_bytes(mount, asking->unique, answer->bytes, answer->count), true;
-    if (asking->op == FUSE_OP_UNLINK && error == 0 && (answer->flags & PEER_META_SMALL) != 0) return unlinked(asking, answer);
+    if (asking->op == FUSE_OP_UNLINK && error == 0 && (answer->flags & PEER_META_THIRD) != 0) return unlinked(asking, answer);
     if (!record) return false;
     switch (asking->op) {
     case FUSE_OP_LOOKUP:

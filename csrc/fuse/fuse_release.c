@@ -66,7 +66,7 @@ static void end_closing(struct node *node, struct file *file) {
     while ((message = take_waiting(node, NULL, file->ino)) != NULL) fuse_work_add(message->mount, message);
 }
 
-void fuse_closing_end(struct amfs_fuse *mount) {
+void fuse_waiting_refuse(struct amfs_fuse *mount) {
     struct message *message;
     pthread_mutex_lock(&mount->node->lock);
     while ((message = take_waiting(mount->node, mount, 0)) != NULL) fuse_work_refuse(message, EIO);

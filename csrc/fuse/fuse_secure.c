@@ -24,7 +24,7 @@ static void digest_of(const uint8_t *bytes, size_t size, uint8_t digest[XXH3_BYT
     digests_end(&run, digest);
 }
 
-/* What lies here of it: false: nothing, or too much. */
+/* The content that lies here. False: there is none, or it is no small file. */
 static bool read_small(struct node *node, uint64_t ino, struct meta_attr *said, uint8_t *bytes) {
     struct stat found;
     *said = (struct meta_attr){.ino = ino, .writer = node->id, .rank = -1};
@@ -33,7 +33,7 @@ static bool read_small(struct node *node, uint64_t ino, struct meta_attr *said, 
     return fsio_small_get(node->io, ino, bytes, (size_t)said->size) == 0;
 }
 
-/* What others have of it is not known to be what lies here, until the answer says so. */
+/* Until the answer says so, nobody knows that another node has the content that lies here. */
 static void forget_secured(struct node *node, uint64_t ino) {
     pthread_mutex_lock(&node->lock);
     struct file *file = fuse_files_find(node, ino);

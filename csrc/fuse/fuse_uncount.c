@@ -120,7 +120,7 @@ static int count_here(struct amfs_fuse *mount, uint64_t unique, const struct fus
 
 static void owner_answered(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
     struct sparing *it = (struct sparing *)(void *)call;
-    bool third = answer->error == 0 && (answer->flags & PEER_META_SMALL) != 0;
+    bool third = answer->error == 0 && (answer->flags & PEER_META_THIRD) != 0;
     if (third && answer->count >= PEER_META_THIRD_BYTES &&
         ask_third(it, answer->holder, get_le(answer->bytes, 8), get_le(answer->bytes + 8, 8)))
         return;
@@ -210,7 +210,7 @@ static void counted(struct peer_meta_call *call, const struct peer_meta_answer *
     struct uncounting *it = (struct uncounting *)(void *)call;
     if (answer->error == PEER_META_LOST) { /* a link less once too often could take content along that has a name */
         fail(it->mount, it->unique, &it->what);
-    } else if (answer->error == 0 && (answer->flags & PEER_META_SMALL) != 0) {
+    } else if (answer->error == 0 && (answer->flags & PEER_META_THIRD) != 0) {
         int32_t owner = fuse_owner_of(it->mount->node, it->what.ino);
         if (!fuse_spare(it->mount, it->unique, &it->what, false, owner, answer)) fuse_slow_uncount(it->mount, it->unique, &it->what);
     } else if (answer->error == 0 || answer->error == ENOENT) { /* ENOENT: the record was lost with a node */

@@ -190,9 +190,8 @@ void meta_closing(struct meta *meta, uint64_t ino);
 void meta_closed(struct meta *meta, uint64_t ino);
 /* `node` has no handle on it any more; if it was the writer, what is recorded stands. *gone as for meta_link. */
 int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
-/* `node` opened it to copy it and now has it all. EAGAIN: it is being written, is striped, or `node` was told of a change since (it is no
- * watcher any more): drop the copy. */
-/* `grant`: of meta_grant before the opening that told what the content is. EAGAIN: the content is another now. 0: that is not asked. */
+/* `node` opened it to copy it and now has it all. `grant`: of meta_grant before that opening. EAGAIN: it has been written since, is being written, is
+ * striped, or `node` was told of a change since (it is no watcher any more): drop the copy. A node that is a holder already stays one. */
 int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node, uint64_t grant);
 uint64_t meta_grant(struct meta *meta, uint64_t ino); /* 0: no such file here */
 /* `node` needs the room of what lies there of it: enough others have it too, or it is old, for the file is being written elsewhere or lies in stripes.
@@ -222,9 +221,9 @@ int meta_secure_for(struct meta *meta, uint64_t ino, int32_t asker, const struct
 /* This node writes it: `keeper` is asked to take the content, unless it is -1, then it is done. meta_secure_end follows: `in` NULL: it has not taken it. */
 int meta_secure_begin(struct meta *meta, uint64_t ino, const struct meta_attr *in, int32_t *keeper);
 int meta_secure_end(struct meta *meta, uint64_t ino, int32_t keeper, const struct meta_attr *in);
-/* This node is done writing, and has written nothing since meta_secure_begin: who has the content stays. */
+/* This node is done writing, and has written nothing since meta_secure_begin: the holders stay. */
 int meta_wrote_secured(struct meta *meta, uint64_t ino, const struct meta_attr *in, struct meta_attr *out);
-/* The writer is done, and has written nothing since that: who has the content stays. As meta_made else. */
+/* The writer is done, and has written nothing since that: the holders stay. As meta_made else. */
 int meta_wrote_same(struct meta *meta, uint64_t ino, int32_t node, const void *origin, size_t size, struct meta_attr *out,
                     struct meta_nodes *tell);
 /* Finished files with content recorded here that fewer nodes have than shall, of which `most` live. Striped ones have one copy.

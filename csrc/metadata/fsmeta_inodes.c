@@ -255,7 +255,7 @@ int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node, uint64_t gran
         return leave(meta, 0); /* its question came once already, to a node that has died since */
     /* Whoever is no watcher any more was told of a change since it opened the file to copy it. Since then it may have become one again: by a look, or
      * another opening. */
-    bool good = whole && (grant == 0 || inode->grant == grant) && fsmeta_set_has(inode->watchers, node);
+    bool good = whole && inode->grant == grant && fsmeta_set_has(inode->watchers, node);
     if (good) error = fsmeta_set_add(&inode->holders, node);
     if (good && error == 0) fsmeta_log_inode(meta, inode);
     return leave(meta, good ? error : EAGAIN);

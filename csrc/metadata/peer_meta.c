@@ -104,7 +104,7 @@ static bool read_spares(const struct peer_meta_question *q, struct meta_spares *
 /* Nothing is done yet: the asker is to ask a third node. */
 static int say_third(int error, const struct meta_unlinked *how, struct reply *reply) {
     if (error != META_BUSY || how->third < 0) return error;
-    reply->flags = PEER_META_SMALL;
+    reply->flags = PEER_META_THIRD;
     reply->holder = how->third;
     put_le(reply->bytes + HOLDER_BYTES, how->stamp, 8);
     put_le(reply->bytes + HOLDER_BYTES + 8, how->ino, 8);

@@ -20,7 +20,7 @@ enum peer_meta_op {
     PEER_META_CREATE, /* ino: directory, name, attr, value: target of a symbolic link */
     /* ino: directory, name; PEER_META_USED: perhaps it is open there. Answers PEER_META_HOLDS: the file has gone; PEER_META_GONE: so the asker's data can go; PEER_META_USED: not yet;
      * PEER_META_ELSEWHERE: the record, of which attr says the number and the type, is on another node. Only the name has gone; PEER_META_UNCOUNT is next.
-     * PEER_META_SMALL: nothing is done; `holder` is to be asked by PEER_META_SPARE first, bytes: u64 stamp, u64 inode. value: of each node that was asked so,
+     * PEER_META_THIRD: nothing is done; `holder` is to be asked by PEER_META_SPARE first, bytes: u64 stamp, u64 inode. value: of each node that was asked so,
      * u32 node, u64 stamp */
     PEER_META_UNLINK,
     PEER_META_CLOSED, /* ino, attr if it was written; PEER_META_HOLDS: nothing since PEER_META_SECURE; PEER_META_USED: still open there */
@@ -52,6 +52,7 @@ enum {
     PEER_META_HEARD = 16,
     PEER_META_BATCH = 32,
     PEER_META_SMALL = 64,
+    PEER_META_THIRD = 64, /* in the answers to PEER_META_UNLINK and PEER_META_UNCOUNT */
     PEER_META_MORE = 128, /* in the answer to PEER_META_LIST */
     PEER_META_ELSEWHERE = 128 /* in those to PEER_META_LOOKUP and PEER_META_UNLINK */
 };
@@ -73,7 +74,8 @@ struct peer_meta_answer {
     int error; /* 0, an errno, META_BUSY, META_NOT_MINE; PEER_META_LOST */
     unsigned flags;
     struct meta_attr attr;
-    int32_t holder; /* with PEER_META_SMALL: a node that has the content, which the asker has not */
+    int32_t
+        holder; /* with PEER_META_SMALL: a node that has the content, which the asker has not; with PEER_META_THIRD: the node to be asked first */
     const uint8_t *bytes; /* until `done` returns */
     size_t count;
 };

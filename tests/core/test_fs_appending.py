@@ -187,3 +187,34 @@ def test_a_mount_that_closes_its_reader_before_it_knows_of_its_writer_takes_back
         cluster.settle()
     attr = Attr(*real.do("walk", b"/f", True)[0])
     assert (attr.finished, attr.size) == (1, 4) and real.read(b"/f") == b"kept"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_node_that_fetched_the_content_before_an_append_does_not_go_on_from_it(seed: int) -> None:
+    """Its reader fetches the content; another node appends; then a look makes the first a watcher again, before it says that it has all."""
+    cluster = Cluster(2, seed)
+    real, path = Real(cluster), b"/f%d" % seed
+
+    def append(node: int, data: bytes) -> None:
+        handle, attr = real.do("open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1, node=node)
+        real.do("write", handle, Attr(*attr).size, data, node=node)
+        real.do("close", handle, node=node)
+
+    append(0, b"old")
+    cluster.settle()
+    cluster.held_works.add(w.Fetch)
+    token = cluster.start(1, "open_path", path, os.O_RDONLY, 0, -1, 0, -1)
+    while not cluster.slow.get(1):
+        assert cluster.step()
+    fetched = cluster.work(cluster.nodes[1], cluster.slow[1].popleft())
+    append(0, b" new")
+    real.do("walk", path, True, node=1)
+    cluster.held_works.discard(w.Fetch)
+    cluster.worked.setdefault(1, deque()).append(fetched)
+    handle, _ = cluster.finish(token)
+    real.do("close", handle, node=1)
+    append(1, b" end")
+    cluster.settle()
+    for node in (0, 1):
+        handle, _ = real.do("open_path", path, os.O_RDONLY, 0, -1, 0, -1, node=node)
+        assert real.do("read", handle, 0, 100, node=node) == b"old new end"

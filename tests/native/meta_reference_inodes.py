@@ -126,7 +126,8 @@ class Inodes(State):
         inode.users.discard(node)
         return self.gone(ino)
 
-    def add_holder(self, ino: int, node: int) -> None:
+    def add_holder(self, ino: int, node: int, grant: int) -> None:
+        """``grant``: asked just now."""
         inode = self.file_here(ino, content=True)
         known = node in inode.watchers or node in inode.holders
         refuse_if(inode.attr.finished != 1 or inode.attr.layout != WHOLE or not known, errno.EAGAIN)

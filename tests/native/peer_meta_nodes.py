@@ -213,6 +213,15 @@ class Cluster:
             node.meta.check()
 
 
+def exists(meta: Meta, ino: int) -> bool:
+    try:
+        meta.getattr(ino, meta.owner(meta.ino_partition(ino)))
+    except OSError as error:
+        assert error.errno == errno.ENOENT
+        return False
+    return True
+
+
 def connected(kernel: Kernel, node: Node, name: bytes) -> None:
     """The first question connects, and takes the long way itself."""
     before = node.io.questions[0]

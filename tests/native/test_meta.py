@@ -127,7 +127,7 @@ def test_a_dead_node_takes_its_orphans_and_last_copies_along() -> None:
         meta.wrote(ino, 2, Attr(size=100))
         meta.unused(ino, 2)
     meta.open(copied, 0, False)
-    meta.add_holder(copied, 0)
+    meta.add_holder(copied, 0, meta.grant(copied))
     meta.unlink(ROOT, b"orphan", 3)
     assert sorted(meta.forget_node(2)) == sorted([orphan, only, writing])
     with refused(errno.ENOENT):
@@ -252,13 +252,13 @@ def test_a_copy_made_while_the_file_changed_is_worth_nothing() -> None:
     assert (holders, sorted(tell)) == ((1,), [2])
     for node in (2, 0):
         with refused(errno.EAGAIN):
-            meta.add_holder(ino, node)
+            meta.add_holder(ino, node, meta.grant(ino))
     meta.wrote(ino, 1, Attr(size=11))
     for node in (2, 0):
         with refused(errno.EAGAIN):
-            meta.add_holder(ino, node)
+            meta.add_holder(ino, node, meta.grant(ino))
     meta.open(ino, 2, False)
-    meta.add_holder(ino, 2)
+    meta.add_holder(ino, 2, meta.grant(ino))
     assert meta.holders(ino) == (1, 2)
     for node in (1, 2):
         meta.unused(ino, node)
@@ -291,7 +291,7 @@ def test_cutting_a_file_leaves_one_good_copy() -> None:
     meta.open_here(ino, True)
     meta.wrote(ino, 0, Attr(size=10))
     meta.open(ino, 2, False)
-    meta.add_holder(ino, 2)
+    meta.add_holder(ino, 2, meta.grant(ino))
     assert meta.setattr(ino, META_SET_SIZE, Attr(size=10), 2, 2)[1] == ()
     assert meta.holders(ino) == (0, 2)
     with refused(META_BUSY):  # node 2 has it, too

@@ -306,7 +306,7 @@ def test_content_of_the_dead_owner_is_lost_and_a_copy_elsewhere_is_not() -> None
     for attr in (lost, kept):
         owner.wrote(attr.ino, 0, attr._replace(size=7, mtime=9, finished=1))
     owner.open(kept.ino, 2, False)
-    owner.add_holder(kept.ino, 2)
+    owner.add_holder(kept.ino, 2, owner.grant(kept.ino))
     deliver(owner, backup)
     inherit(backup)
     assert Attr(*backup.getattr(lost.ino, 1)).finished == 2

@@ -275,7 +275,9 @@ class Shards(RuleBasedStateMachine):
 
     @rule(ino=picks, node=nodes, pick=picks, what=st.sampled_from(["unused", "unused", "add_holder", "give_up"]))
     def users_and_holders(self, ino: int, node: int, pick: int, what: str) -> None:
-        self.at_ino(self.ino(ino), pick).ask(what, self.ino(ino), node)
+        pair = self.at_ino(self.ino(ino), pick)
+        more = (pair.meta.grant(self.ino(ino)),) if what == "add_holder" else ()
+        pair.ask(what, self.ino(ino), node, *more)
 
     @rule(ino=picks, pick=picks, what=st.sampled_from(["readlink", "holders"]))
     def read(self, ino: int, pick: int, what: str) -> None:

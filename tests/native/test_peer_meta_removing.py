@@ -36,25 +36,16 @@ from peer_meta_nodes import (
     Kernel,
     Line,
     connected,
+    exists,
     pack_record,
     record,
 )
 from waiting import until
 
-from amfs._native import Meta
 from amfs.vocabulary.attr import STRIPED, Attr
 
 FILE = stat.S_IFREG
 IN_STEP_PARTITIONS = PARTITIONS // 2
-
-
-def exists(meta: Meta, ino: int) -> bool:
-    try:
-        meta.getattr(ino, meta.owner(meta.ino_partition(ino)))
-    except OSError as error:
-        assert error.errno == errno.ENOENT
-        return False
-    return True
 
 
 def third(answer: Answer) -> int:
@@ -172,7 +163,7 @@ def test_what_concerns_a_third_node_is_not_counted(cluster: Cluster, line: Line)
     meta.wrote(ino, 1, tuple(record(size=9)))
     before = meta.getattr(ino, 2)
     assert third(line.ask(UNCOUNT, ino)) == 2, "it watches it"
-    meta.add_holder(ino, 2)
+    meta.add_holder(ino, 2, meta.grant(ino))
     meta.setattr(ino, 1, tuple(record(mode=0o600)), 2, 1)
     assert third(line.ask(UNCOUNT, ino)) == 2, "it has content of it"
     assert meta.getattr(ino, 0)[2] == before[2]

@@ -22,12 +22,12 @@ from peer_meta_nodes import (
     Kernel,
     Line,
     connected,
+    exists,
     record,
 )
 from test_small_files import open_to_read, read, write
 from waiting import until
 
-from amfs._native import Meta
 from amfs.vocabulary.attr import Attr
 
 SPARE = 20
@@ -56,15 +56,6 @@ def mounted(cluster: Cluster, number: int) -> Kernel:
             connected(kernel, cluster.nodes[number], cluster.name_at(other, "x"))
     kernel.asked()
     return kernel
-
-
-def exists(meta: Meta, ino: int) -> bool:
-    try:
-        meta.getattr(ino, meta.owner(meta.ino_partition(ino)))
-    except OSError as error:
-        assert error.errno == errno.ENOENT
-        return False
-    return True
 
 
 def spared(answer: Answer, node: int) -> bytes:

@@ -76,7 +76,7 @@ class Copies:
 
     def _bring(self, ino: int, source: int) -> Operation[None]:
         losses = self._members.losses
-        attr, holders, _, lost, heard, grant = yield from self._owners.ask(p.Open(ino, False))
+        attr, holders, _, lost, heard, number = yield from self._owners.ask(p.Open(ino, False))
         if not stat.S_ISREG(attr.mode):
             raise failure(errno.EISDIR)
         if lost:
@@ -87,14 +87,14 @@ class Copies:
             return
         if heard != losses or (attr.size and source not in holders):
             raise failure(errno.ESTALE)  # the client has an old picture
-        yield from self._opener.holding_part(ino, lambda: self._fetch(attr, source, grant))
+        yield from self._opener.holding_part(ino, lambda: self._fetch(attr, source, number))
 
-    def _fetch(self, attr: Attr, source: int, grant: int) -> Operation[None]:
+    def _fetch(self, attr: Attr, source: int, number: int) -> Operation[None]:
         if attr.size:
             yield from work(w.Fetch(attr.ino, source, attr.size, attr.atime, attr.mtime))
         else:
             yield from work(w.MakePart(attr.ino, (attr.atime, attr.mtime)))
-        yield from self._opener.hold(attr.ino, grant)
+        yield from self._opener.hold(attr.ino, number)
 
     def _keep(self, call: p.KeepCopy) -> Operation[int]:
         """Who has it written goes on: an opening here that has fetched what it contained before must not remove this."""

@@ -151,7 +151,7 @@ class Opener:
         yield from work(w.MakePart(ino, (was.atime, was.mtime) if was.finished and not truncate else None))
         if not writing and attr.finished and not mine:
             try:
-                yield from self._owners.ask(p.Hold(ino, grant.grant))  # so that the empty part goes when the file does
+                yield from self._owners.ask(p.Hold(ino, grant.number))  # so that the empty part goes when the file does
             except OSError as error:
                 self._calls.order(w.DropWhole(ino))
                 if error.errno != errno.EAGAIN:
@@ -183,7 +183,7 @@ class Opener:
                 file.brought = True
                 return True
             try:
-                yield from self.hold(attr.ino, grant.grant)
+                yield from self.hold(attr.ino, grant.number)
             except OSError as error:
                 if error.errno == errno.EAGAIN:
                     return False
@@ -193,12 +193,12 @@ class Opener:
             raise failure(errno.EIO)
         return False
 
-    def hold(self, ino: int, grant: int) -> Operation[None]:
-        """The whole content lies here: say so. If the file has changed since ``grant``, of its opening (EAGAIN), or that fails, the content
-        goes again."""
+    def hold(self, ino: int, number: int) -> Operation[None]:
+        """The whole content lies here: say so. ``number``: of the grant of its opening. If the file has changed since (EAGAIN), or that
+        fails, the content goes again."""
         since = self._meta.moment()
         try:
-            attr = yield from self._owners.ask(p.Hold(ino, grant))
+            attr = yield from self._owners.ask(p.Hold(ino, number))
         except OSError:
             self._calls.order(w.DropWhole(ino))
             raise

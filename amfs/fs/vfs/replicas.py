@@ -30,7 +30,7 @@ FILES_IN_FLIGHT = 64  # likewise
 SETTLE_S = 0.2  # after a change of the members, so that what dies together is seen together
 AGAIN_S = 5.0  # after copies could not be made
 ATTEMPTS = 3  # at a file that changes hands meanwhile
-MOUNT_S = 0.001  # the answer that a mount waits for has one round trip to come
+MOUNT_S = 0.001  # between two looks whether a mount has its answer, which comes in a round trip, or when the node that is asked has died
 SLOW_S = 5.0  # what took longer may be asked for again by a node that has not heard its end
 REMEMBERED = 1000
 #: Of several reasons why there are no more copies these are said: it is written again, no room, it has changed.

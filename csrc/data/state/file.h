@@ -98,7 +98,8 @@ void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* what i
 /* ends.c */
 void fsio_end_keep(struct fsio_file *file); /* with files_lock held */
 bool fsio_file_ended(const struct fsio_file *file); /* likewise: and its record does not know it */
-/* Somebody opens it. True: what this node knows of its end is the last that was written. `elsewhere`: through another node, whose end it is then. */
+/* A program opens it. True: this node knows its end, and nobody has written it since. `elsewhere`: it is opened through another node, which knows its end
+ * from now on. */
 bool fsio_end_holds(struct fsio_file *file, bool elsewhere);
 void fsio_ends_forget(struct fsio *io, bool all); /* else those of which nobody is going to say that the record knows them */
 
