@@ -74,7 +74,7 @@ def test_files_of_another_node() -> None:
 
 
 def test_what_cannot_be_started_is_said(monkeypatch: pytest.MonkeyPatch, memory: Path) -> None:
-    monkeypatch.setattr(mounts, "_AMFS", ("sh", "-c", "echo no session today >&2; exit 4"))
+    monkeypatch.setattr(mounts, "AMFS", ("sh", "-c", "echo no session today >&2; exit 4"))
     with ExitStack() as stack:
         places = modes.make_places(stack, ["amfs", "staged"], [1])
         found = run_places(Place("tmpfs", "tmpfs", (str(memory),)), places, QUICK)
