@@ -104,7 +104,10 @@ class Kernel:
     def wait(self, unique: int) -> tuple[int, bytes]:
         """(errno, bytes) of the answer to a request."""
         while unique not in self.answers:
-            data = self.socket.recv(1 << 21)
+            try:
+                data = self.socket.recv(1 << 21)
+            except TimeoutError:
+                raise TimeoutError(f"no answer; the poll loop was asked {self.asked()}") from None
             size, error, number = struct.unpack_from("<IiQ", data)
             assert size == len(data)
             self.answers[number] = (-error, data[16:])
