@@ -75,8 +75,8 @@ def read_elsewhere(cluster: Cluster, writer: Kernel, readers: list[Kernel], owne
         assert reader.lookup(name)[0] == 0
         assert read(reader, ino) == BYTES
     until(lambda: len(cluster.nodes[owner].meta.holders(ino)) == 1 + len(readers), "it is not recorded who has it")
-    for node in cluster.nodes:  # a mount answers the kernel's last close before it has told its node
-        until(lambda node=node: node.meta.direct_uses(ino) == (0, 0, False), "a node still takes the file for open")
+    # A mount answers the kernel's last close before it has told its node.
+    until(lambda: all(node.meta.direct_uses(ino) == (0, 0, False) for node in cluster.nodes), "a node still takes the file for open")
     return name, ino
 
 
