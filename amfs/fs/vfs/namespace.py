@@ -370,23 +370,36 @@ class Namespace:
         if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE) or flags == RENAME_NOREPLACE | RENAME_EXCHANGE:
             raise failure(errno.EINVAL)
         names = (dir, name), (to_dir, to_name)
-        if any(self._directory(*one) for one in names):
-            found = yield from together([self._owners.ask(p.Lookup(*one)) for one in names])
-            ino = self._directory(dir, name) if not flags & RENAME_EXCHANGE else 0  # to exchange twice is to do nothing
-            call = p.Rename(dir, name, to_dir, to_name, flags, caller.now)
-            yield from self._change_tree(call, lambda: ino == self._directory(to_dir, to_name) if ino else None)
-            self._directories.remember_touch(caller.now, dir, to_dir)
-            caller.inodes += [one.ino for one in found if not isinstance(one, OSError)]
-        else:
-            move = p.RenameFile(dir, name, to_dir, to_name, flags, caller.now)
-            ino, replaced = yield from self._owners.ask(move)
-            caller.inodes += [ino, replaced] if replaced else [ino]
-            if replaced:
-                self._caches.uncache((replaced,))
-            self._directories.touch(dir, caller.now)
-            if to_dir != dir:
-                self._directories.touch(to_dir, caller.now)
-        caller.changed(*names)
+        in_tree = any(self._directory(*one) for one in names)
+        end, pause = self._calls.now + PATIENCE_S, PAUSE_FIRST_S
+        while True:
+            try:
+                yield from (self._rename_in_tree if in_tree else self._rename_files)(caller, dir, name, to_dir, to_name, flags)
+                return caller.changed(*names)
+            except OSError as error:
+                # A name has just become a directory's, or is one no more, and this node has not heard of it. Or the directory is being made.
+                if error.errno != errno.EBUSY or self._calls.now >= end:
+                    raise
+            in_tree = not in_tree
+            yield Sleep(pause)
+            pause = min(2 * pause, PAUSE_LAST_S)
+
+    def _rename_in_tree(self, caller: Caller, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation[None]:
+        found = yield from together([self._owners.ask(p.Lookup(*one)) for one in ((dir, name), (to_dir, to_name))])
+        ino = self._directory(dir, name) if not flags & RENAME_EXCHANGE else 0  # to exchange twice is to do nothing
+        call = p.Rename(dir, name, to_dir, to_name, flags, caller.now)
+        yield from self._change_tree(call, lambda: ino == self._directory(to_dir, to_name) if ino else None)
+        self._directories.remember_touch(caller.now, dir, to_dir)
+        caller.inodes += [one.ino for one in found if not isinstance(one, OSError)]
+
+    def _rename_files(self, caller: Caller, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation[None]:
+        ino, replaced = yield from self._owners.ask(p.RenameFile(dir, name, to_dir, to_name, flags, caller.now))
+        caller.inodes += [ino, replaced] if replaced else [ino]
+        if replaced:
+            self._caches.uncache((replaced,))
+        self._directories.touch(dir, caller.now)
+        if to_dir != dir:
+            self._directories.touch(to_dir, caller.now)
 
     def _directory(self, dir: int, name: bytes) -> int:
         """The number of the directory of this name; 0: this node knows none. ENOTDIR, ENAMETOOLONG."""
