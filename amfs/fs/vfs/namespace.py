@@ -377,7 +377,7 @@ class Namespace:
                 yield from (self._rename_in_tree if in_tree else self._rename_files)(caller, dir, name, to_dir, to_name, flags)
                 return caller.changed(*names)
             except OSError as error:
-                # A name has just become a directory's, or is one no more, and this node has not heard of it. Or the directory is being made.
+                # A name has just become a directory's, or is one no more, and this node has not heard. Or the directory is being made.
                 if error.errno != errno.EBUSY or self._calls.now >= end:
                     raise
             in_tree = not in_tree
