@@ -5,7 +5,6 @@ from __future__ import annotations
 from amfs.vocabulary.attr import Facts
 from amfs.vocabulary.states import OPEN_NEXT, OpenEvent, OpenState, illegal
 
-
 _MOUNTS = "mounts"
 
 
