@@ -529,7 +529,7 @@ class Namespace:
     # ── mounts that have done something themselves ─────────────────────────────────────────────────
 
     def closed(self, caller: Caller, ino: int, wrote: bool, last: bool, attr: Attr | None) -> Operation[None]:
-        """A mount has closed its last writing handle (``wrote``), its last handle (``last``), or one that was both."""
+        """The mounts of this node have closed their last writing handle (``wrote``), their last handle (``last``), or one that was both."""
         if wrote:
             caller.inodes.append(ino)
         facts = Facts(attr.size, attr.blocks, attr.atime, attr.mtime) if attr is not None else None
