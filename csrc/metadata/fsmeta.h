@@ -91,6 +91,10 @@ int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length
 int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, const char *target,
                 bool although_lost, struct meta_attr *attr);
 
+/* A new inode of `partition`, a file that is finished and of which this node holds the content. It counts one link, for which the caller
+ * must make the entry. `attr` in: also size, blocks, atime, mtime. `dir`: where the entry will be. META_BUSY, ENOTDIR, ENOENT: it takes none. */
+int meta_create_unnamed(struct meta *meta, uint64_t dir, uint32_t partition, int64_t now, struct meta_attr *attr);
+
 /* An entry for an inode that exists (link, rename, mkdir). `replace`: an entry that is there is replaced, *old is its inode number,
  * *old_type its type; else EEXIST, and EIO if names of the partition were lost. `tell`: the watchers of the old entry. `owner`: who holds the lock of this name, 0: nobody. */
 int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,

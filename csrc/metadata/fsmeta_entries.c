@@ -245,6 +245,26 @@ int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length
     return leave(meta, 0);
 }
 
+int meta_create_unnamed(struct meta *meta, uint64_t dir, uint32_t partition, int64_t now, struct meta_attr *attr) {
+    if (!S_ISREG(attr->mode) || attr->layout != META_WHOLE || attr->writer >= 0) return EINVAL;
+    enter(meta);
+    if (!fsmeta_is_mine(meta, partition)) return leave(meta, META_NOT_MINE);
+    int error = room_in(meta, dir);
+    if (error != 0) return leave(meta, error);
+    uint64_t ino = fsmeta_next_number(meta, partition);
+    if (ino == 0) return leave(meta, ENOSPC);
+    struct inode *inode = make_inode(meta, ino, fsmeta_find_dir(meta, dir), now, meta->node, NULL, attr);
+    if (inode == NULL) return leave(meta, ENOMEM);
+    inode->size = attr->size;
+    inode->blocks = attr->blocks;
+    inode->atime = attr->atime;
+    inode->mtime = attr->mtime;
+    fsmeta_table_add(fsmeta_inodes_of(meta, ino), &inode->link);
+    fsmeta_log_inode(meta, inode);
+    fsmeta_inode_attr(inode, attr);
+    return leave(meta, 0);
+}
+
 int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,
                 uint64_t *old, uint32_t *old_type, struct meta_nodes *tell) {
     int error = fsmeta_name_fault(name, length);

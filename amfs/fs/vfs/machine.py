@@ -37,6 +37,7 @@ from amfs.fs.vfs.stripe_copies import StripeCopies
 from amfs.fs.vfs.stripe_damage import StripeDamage
 from amfs.fs.vfs.task_files import ContentLost, TaskFiles
 from amfs.fs.vfs.url_moves import UrlMoves
+from amfs.fs.vfs.whole_files import WholeFiles
 from amfs.fs.vfs.xattrs import Xattrs
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import messages as m
@@ -100,7 +101,8 @@ class FileSystem(Machine):
         self._handles = handles = Handles(calls, members, namespace, paths, files)
         bringer = Copies(calls, members, owners, opener, files, evictor)
         digests = Digests(calls, members, owners, files, bringer, damage, stripe_damage)
-        outside = Outside(calls, members, owners, namespace, paths, handles, digests)
+        whole = WholeFiles(calls, meta, members, owners, files, namespace)
+        outside = Outside(calls, members, owners, namespace, paths, handles, digests, whole)
         moves = UrlMoves(calls, owners, paths, digests, damage, outside)
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)

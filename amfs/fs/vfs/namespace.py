@@ -201,10 +201,11 @@ class Namespace:
     ) -> Operation[Attr]:
         """Anything but a directory. EEXIST. EIO: the name may have been lost with nodes, unless it is made ``although_lost``."""
         attr = yield from self._owners.ask(p.Create(dir, name, caller.now, target, wanted, although_lost))
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         return attr
 
-    def _changed(self, caller: Caller, dir: int, name: bytes) -> None:
+    def changed(self, caller: Caller, dir: int, name: bytes) -> None:
+        """An entry."""
         self._directories.touch(dir, caller.now)
         caller.changed((dir, name))
 
@@ -294,7 +295,7 @@ class Namespace:
         except OSError:
             yield from self._owners.ask(p.Link(ino, -1, caller.now))
             raise
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         caller.inodes.append(ino)
         return (yield from self.getattr(ino))
 
@@ -303,7 +304,7 @@ class Namespace:
     def unlink(self, caller: Caller, dir: int, name: bytes) -> Operation[None]:
         left = yield from self._owners.ask(p.Unlink(dir, name, caller.now))
         self._caches.uncache((left.ino,))
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         caller.inodes.append(left.ino)
         if left.nlink:
             caller.own.append(left.ino)
@@ -311,7 +312,7 @@ class Namespace:
     def remove_name(self, caller: Caller, dir: int, name: bytes, ino: int) -> Operation[None]:
         """Unlink it if it still names that inode."""
         yield from self._owners.ask(p.Remove(dir, name, ino, 0))
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         caller.inodes.append(ino)
         yield from self._owners.ask(p.Link(ino, -1, caller.now))
 
@@ -538,7 +539,7 @@ class Namespace:
     def unnamed(self, caller: Caller, dir: int, name: bytes, ino: int) -> Operation[None]:
         """A name of this file has gone already."""
         self._caches.uncache((ino,))
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         caller.inodes.append(ino)
         yield from self._calls.settled()  # nobody is to inherit a name that the record does not count
         try:
