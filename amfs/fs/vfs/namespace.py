@@ -522,6 +522,30 @@ class Namespace:
         facts = Facts(attr.size, attr.blocks, attr.atime, attr.mtime) if attr is not None else None
         yield from self._files.close_all(caller.endpoint, ino, wrote, last, facts)
 
+    def renaming(self, caller: Caller, call: q.Renaming) -> Operation[None]:
+        """What is left of it."""
+        name, ino, ask_owner = (call.dir, call.name), call.ino, self._owners.ask
+        names = name, (call.to_dir, call.to_name)
+        try:
+            if call.how_far == q.RENAMING_UNKNOWN:  # it has one name or two, and the record counts two
+                self._calls.order(w.Invalidate((ino,), names))  # a kernel that is told of an error keeps what it knew
+                raise failure(errno.EIO)
+            yield from self._calls.settled()
+            if call.how_far == q.RENAMING_MADE:
+                yield from ask_owner(p.Remove(*name, ino, call.owner))
+            yield from ask_owner(p.Link(ino, -1, caller.now))
+        finally:
+            self._owners.unlock(call.owner, name)
+        if call.how_far == q.RENAMING_NOT_MADE:
+            yield from self.rename(caller, *name, *names[1], call.flags)
+            return
+        if call.old:
+            yield from self._replaced(self._members.node, call.old, caller.now)
+        for dir in {dir for dir, _ in names}:
+            self._directories.touch(dir, caller.now)
+        caller.inodes += [ino, call.old] if call.old else [ino]
+        caller.changed(*names)
+
     def unnamed(self, caller: Caller, dir: int, name: bytes, ino: int) -> Operation[None]:
         """A name of this file has gone already."""
         self._caches.uncache((ino,))

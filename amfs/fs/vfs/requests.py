@@ -107,6 +107,7 @@ def of_mounts(namespace: Namespace, files: OpenFiles, xattrs: Xattrs) -> Table:
         q.Ensure.by(lambda c, r: files.open(c.endpoint, r.ino, O_RDWR if r.writing else O_RDONLY)),
         q.Closed.by(lambda c, r: namespace.closed(c, r.ino, r.wrote, r.last, r.attr)),
         q.Secure.by(lambda c, r: files.secure(r.ino)),
+        q.Renaming.by(namespace.renaming),
         q.Unnamed.by(lambda c, r: namespace.unnamed(c, r.dir, r.name, r.ino)),
         q.Touched.by(lambda c, r: namespace.touched(c, r.dir)),
     )
