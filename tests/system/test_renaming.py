@@ -187,8 +187,8 @@ def test_others_look_meanwhile(made: list[Path]) -> None:
 
 @pytest.mark.parametrize("dying", [0, 1, 2])
 def test_a_node_dies_meanwhile(tmp_path: Path, dying: int) -> None:
-    """Each file is there by the name that it has been given, or, if its renaming met the death, by one or both. To remove one name of two takes nothing
-    of the other. Node 3 renames."""
+    """Each file is there by the name that it has been given, or, if its renaming met the death, by one or both. To remove one name of two
+    takes nothing of the other. Node 3 renames."""
     names = [f"f{number}" for number in range(200)]
     with running(NODES, "--replicas", "2") as session, Files(node=NODES - 1) as files, mounted(tmp_path) as places:
         place = places[NODES - 1]
