@@ -118,7 +118,10 @@ int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length
 
 /* Lock an entry (existing or not) for an operation over several shards. While locked: every change of it is META_BUSY but those by
  * meta_insert and meta_remove for its owner; looking up is not. META_BUSY if it is locked by another `owner` (0 is none). Repeatable by
- * the same owner. Locks move with their partition. Unlocking: ENOENT if it is not locked, META_BUSY if by another. */
+ * the same owner. Locks move with their partition. Unlocking: ENOENT if it is not locked, META_BUSY if by another. A lock of an owner with META_LOCK_ENDS
+ * ends after META_LOCK_MS, if it is not unlocked before. */
+#define META_LOCK_ENDS (UINT64_C(1) << 39)
+enum { META_LOCK_MS = 60000 };
 int meta_lock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
 int meta_unlock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
 /* Locks of operations that a node began (owner >> 40 == node + 1) are given up: it died. */
@@ -278,6 +281,15 @@ bool meta_unlink_asks(struct meta *meta, uint64_t dir, const char *name, size_t 
 int meta_unname_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type);
 int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, const struct meta_spares *spares,
                      struct meta_attr *left, struct meta_unlinked *how);
+/* Renaming a file, its old name and its record here, in steps (fsmeta_rename.c). `owner`: of the lock on the old name, with META_LOCK_ENDS: it is not
+ * unlocked if a connection breaks, and ends by itself. META_BUSY: the long way sees to what is begun. *attr: the record. */
+int meta_rename_begin_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, int32_t asker,
+                          struct meta_attr *attr);
+/* The new name. *old: the file whose name it was, which is to count a link less; 0: nobody's. EEXIST: it is a directory's, or this file's; not `replace`. */
+int meta_insert_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type, bool replace,
+                    int32_t asker, uint64_t *old, uint32_t *old_type);
+int meta_rename_end_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, int64_t now,
+                        int32_t asker, struct meta_attr *attr);
 /* Does nobody on this node use the file, or is about to, as far as the shard knows of files that lie elsewhere? */
 bool meta_is_unused(struct meta *meta, uint64_t ino);
 /* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. `same`: it has written

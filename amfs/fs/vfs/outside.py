@@ -15,6 +15,7 @@ from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.paths import Paths
+from amfs.fs.vfs.renames import Renames
 from amfs.fs.vfs.whole_files import WholeFiles
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary import fs_works as w
@@ -26,13 +27,14 @@ class Outside:
     """Loads and dumps."""
 
     def __init__(
-        self, calls: Calls, members: Members, owners: Owners, namespace: Namespace, paths: Paths, handles: Handles, digests: Digests,
-        whole: WholeFiles,
+        self, calls: Calls, members: Members, owners: Owners, namespace: Namespace, renames: Renames, paths: Paths, handles: Handles,
+        digests: Digests, whole: WholeFiles,
     ) -> None:  # fmt: skip
         self._calls = calls
         self._members = members
         self._owners = owners
         self._namespace = namespace
+        self._renames = renames
         self._paths = paths
         self._handles = handles
         self._digests = digests
@@ -115,7 +117,7 @@ class Outside:
             yield from self._handles.put_new(caller, scratch, dir, temporary, mode)
         try:
             if named != name:
-                yield from self._namespace.rename(caller, dir, temporary, dir, name, 0)
+                yield from self._renames.rename(caller, dir, temporary, dir, name, 0)
         except OSError:
             with suppress(OSError):
                 yield from self._namespace.unlink(caller, dir, temporary)
