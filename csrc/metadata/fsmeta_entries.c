@@ -249,7 +249,7 @@ int meta_create_unnamed(struct meta *meta, uint64_t dir, uint32_t partition, int
     if (!S_ISREG(attr->mode) || attr->layout != META_WHOLE || attr->writer >= 0) return EINVAL;
     enter(meta);
     if (!fsmeta_is_mine(meta, partition)) return leave(meta, META_NOT_MINE);
-    int error = room_in(meta, dir);
+    int error = fsmeta_room_in(meta, dir);
     if (error != 0) return leave(meta, error);
     uint64_t ino = fsmeta_next_number(meta, partition);
     if (ino == 0) return leave(meta, ENOSPC);
