@@ -146,10 +146,11 @@ class Io:
 
     def __init__(
         self, node: int, root: str | bytes, listen: str, threads: int = 2, limit: int = 0,
-        *, key: bytes = b"", incarnation: int = 0, store: str | bytes = "",
+        *, key: bytes = b"", incarnation: int = 0, store: str | bytes = "", meta: Meta = ...,
     ) -> None:
         """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach this one; ``limit``: bytes, 0: none; ``key``: 32
-        bytes, the session's, without which there are no other nodes; ``store``: where the runs keep their files, "": nowhere."""
+        bytes, the session's, without which there are no other nodes; ``store``: where the runs keep their files, "": nowhere. ``meta``:
+        the shard in whose records open files are counted; ``serve`` and mounts take no other one."""
     def set_table(self, owners: Sequence[int]) -> None: ...
     def lose(self, partitions: Sequence[int], version: int, copies: bool) -> None:
         """Their owner has died, and their stripes with it; before the table is set that names the heirs. ``version``: this node's number of
@@ -393,6 +394,11 @@ class Meta:
         """The poll loop has it open, or is about to: then mounts that opened it directly leave it to the loop to tell that it is closed."""
     def direct_uses(self, ino: int) -> tuple[int, int, bool]:
         """(files, writers, telling): how mounts have it open without the poll loop; whether its shard is just being told of a closing"""
+    def uses(self, ino: int) -> tuple[int, int, int, int]:
+        """Who has the file open on this node, at this moment: readers and writers of any kind; those of them that are other nodes through
+        this one; and the files of ``direct_uses``. Mounts that have it open tell the poll loop from now on when they close it."""
+    def count_handle(self, ino: int, by: int, writing: bool, other: bool) -> None:
+        """So many more handles on it, for the simulator. ``other``: of another node through this one."""
     def dir_add(self, ino: int, parent: int, name: bytes, attr: tuple[int, ...]) -> None: ...
     def dir_remove(self, ino: int) -> None: ...
     def dir_move(self, ino: int, parent: int, name: bytes, now: int) -> None: ...
@@ -526,8 +532,6 @@ class Fuse:
         """Wait until the kernel has forgotten what such a number stands for."""
     def keep(self, ino: int) -> bool:
         """The last name of a file is about to go: is it in use, so that ``closed`` will say when it is not any more?"""
-    def open_count(self, ino: int) -> tuple[int, int]:
-        """(readers, writers) of this node's mounts to which the kernel gave the file itself; the others Io.open_count knows."""
     def active(self) -> dict[str, Any]:
         """What the kernel granted (passthrough, no_open, max_write, …), and how many requests there were, and how many came to Python."""
     def overdue(self, longer_than_ms: int, /) -> list[tuple[str, int, int]]:

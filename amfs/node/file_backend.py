@@ -89,7 +89,7 @@ class FileBackend:
         self.member_of = member_of
         self._store_root = store
         self.limit = limit
-        self.io = Io(node, self.root, listen, limit=limit, key=key, incarnation=incarnation, store=store)
+        self.io = Io(node, self.root, listen, limit=limit, key=key, incarnation=incarnation, store=store, meta=meta)
         self.account = Account(self.io)
         self.io.serve(meta)
         self.io.expect_room(ROOM_MS)
@@ -102,7 +102,6 @@ class FileBackend:
         self._fetches: dict[int, FetchData] = {}  # under way
         self.umasks: dict[str, int] = {}  # of runs, by scope: those of ``NodeIO``
         self.handles: dict[int, IoHandle] = {}
-        self.inodes: dict[int, int] = {}  # of handles
         self._replaced: set[int] = set()  # handles whose part was put in their place
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(THREADS, "amfs-files")
@@ -134,7 +133,7 @@ class FileBackend:
                 w.SetStripeCopies.by(lambda o: self.io.set_copies(o.partitions, o.copies)),
                 w.MarkCopied.by(lambda o: self.io.copied(o.ino)), w.DeferOpenings.by(lambda o: self.mounts.defer() if self.mounts else 0),
                 w.SetTable.by(lambda o: self.io.set_table(o.owners)), w.SetMoving.by(self.set_moving),
-                w.CountUses.by(lambda o: self.uses(o.ino)), w.RoomMade.by(lambda o: self.io.room_made(o.serial, o.freed)),
+                w.RoomMade.by(lambda o: self.io.room_made(o.serial, o.freed)),
                 w.End.by(lambda o: self.io.end(o.ino)), w.EndRecorded.by(lambda o: self.io.end_recorded(o.ino)),
                 w.Lose.by(lambda o: self.io.lose(o.partitions, o.losses_seen, o.copies)), w.IsLost.by(lambda o: self.io.lost(o.ino)),
                 *self.urls.at_once(),
@@ -149,7 +148,7 @@ class FileBackend:
                 w.Flush.by(lambda o: self.handles[o.handle].flush()), w.CloseHandle.by(lambda o: self.close(o.handle)),
                 w.DropScratch.by(lambda o: os.unlink(self._scratch(o.scratch))), w.Adopt.by(self.adopt), w.Pour.by(self.pour),
                 w.ToStore.by(self.to_store), w.OwnerOfStored.by(self.owner_of_stored), w.FromStore.by(self.from_store),
-                w.CountProxied.by(lambda o: self.count_proxied(o.ino)), w.Keep.by(lambda o: self.keep(o.ino)),
+                w.Keep.by(lambda o: self.keep(o.ino)),
             )),
             (evicting, (w.ListEvictable.by(lambda o: self.evictable()), w.Spill.by(lambda o: self.spill(o.ino)))),
             (bulk_pool, (
@@ -420,7 +419,6 @@ class FileBackend:
         )
         number = next(self._numbers)
         self.handles[number] = handle
-        self.inodes[number] = order.ino
         return number
 
     def read(self, order: w.Read) -> bytes:
@@ -433,7 +431,6 @@ class FileBackend:
     def close(self, number: int) -> Facts | None:
         """Close it; what it is then."""
         handle = self.handles.pop(number)
-        del self.inodes[number]
         replaced = number in self._replaced
         self._replaced.discard(number)
         try:
@@ -552,15 +549,6 @@ class FileBackend:
         if os.path.dirname(name) != self.scratch_root:
             raise PermissionError(errno.EPERM, "not a scratch file of this node", name)
         return name
-
-    def count_proxied(self, ino: int) -> int:
-        mine = sum(1 for handle in self.inodes.values() if handle == ino)
-        return sum(self.io.open_count(ino)) - mine
-
-    def uses(self, ino: int) -> tuple[int, int]:
-        readers, writers = self.io.open_count(ino)
-        more = self.mounts.open_count(ino) if self.mounts is not None else (0, 0)
-        return readers + more[0], writers + more[1]
 
     def keep(self, ino: int) -> bool:
         kept = self.mounts is not None and self.mounts.keep(ino)

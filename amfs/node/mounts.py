@@ -51,7 +51,6 @@ class Mount(Protocol):
     def reply(self, effect: FsReplied) -> None: ...
     def forget(self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], gone: int) -> list[int]: ...
     def await_forgotten(self, number: int) -> None: ...
-    def open_count(self, ino: int) -> tuple[int, int]: ...
     def keep(self, ino: int) -> bool: ...
     def set_alone(self, alone: bool) -> None: ...
     def defer(self) -> int: ...
@@ -80,7 +79,6 @@ class Native:
         self.requests = self._native.requests
         self.reply = self._native.reply
         self.await_forgotten = fuse.await_invalidated
-        self.open_count = fuse.open_count
         self.keep = fuse.keep
         self.set_alone = fuse.set_alone
         self.defer = fuse.defer
@@ -130,11 +128,8 @@ class FusepyMount:
     def await_forgotten(self, number: int) -> None:
         """Nothing to wait for."""
 
-    def open_count(self, ino: int) -> tuple[int, int]:
-        return 0, 0  # Io knows them
-
     def keep(self, ino: int) -> bool:
-        return False  # likewise
+        return False  # Io knows its handles
 
     def set_alone(self, alone: bool) -> None:
         """Nothing hangs on it."""
@@ -296,13 +291,6 @@ class Mounts:
         """Wait until the kernel has. Any thread may call this."""
         for mount, number in begun:
             mount.await_forgotten(number)
-
-    def open_count(self, ino: int) -> tuple[int, int]:
-        """(readers, writers) besides those that Io knows."""
-        for mount in self._mounts.values():
-            if isinstance(mount, Native):
-                return mount.open_count(ino)  # each answers for the node
-        return 0, 0
 
     def keep(self, ino: int) -> bool:
         """Is it in use here, so that its closing will be told?"""

@@ -96,6 +96,7 @@ class SimFileBackend:
         self.ends: set[int] = set()  # striped files that were written here since their record was told
         self.handles: dict[int, tuple[int, Opened]] = {}
         self.writing: set[int] = set()  # those of the handles that may
+        self.through: dict[int, SimFileBackend] = {}  # the nodes through which handles go
         self.kept: dict[int, bytearray] = {}  # by handle: the content that it has open, of a part that was removed since
         self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
         self.invalidated: list[tuple[Any, ...]] = []
@@ -120,8 +121,7 @@ class SimFileBackend:
             w.ListStripes.by(lambda o: sorted(self.stripes_here)), w.FetchStripe.by(self._fetch_stripe),
             w.PartPath.by(lambda o: f"part {o.ino:#x} of node {self.number}"),
             w.ReportUsage.by(lambda o: Usage(sum(map(len, self.parts.values())), LIMIT, len(self.parts))),
-            w.CountUses.by(lambda o: self.uses(o.ino)), w.CountProxied.by(lambda o: len(self._handles_through(o.ino))),
-            w.Keep.by(lambda o: any(self.uses(o.ino))), w.OpenHandle.by(self.open_handle), w.Read.by(self._read), w.Write.by(self.write),
+            w.Keep.by(lambda o: self.is_used(o.ino)), w.OpenHandle.by(self.open_handle), w.Read.by(self._read), w.Write.by(self.write),
             w.Seek.by(self._seek),
             w.TruncateHandle.by(lambda o: self._truncate(*self._handle(o.handle), o.size)), w.Flush.by(lambda o: None),
             w.CloseHandle.by(lambda o: self.close(o.handle)), w.Digest.by(self._digest),
@@ -203,14 +203,28 @@ class SimFileBackend:
         nodes = self.contents.nodes.values()
         return [(each, n) for each in nodes for n, (of, opened) in each.handles.items() if (of, *opened[:2]) == through]
 
-    def uses(self, ino: int) -> tuple[int, int]:
-        mine = [number in self.writing for number, (of, _) in self.handles.items() if of == ino]
-        theirs = [number in each.writing for each, number in self._handles_through(ino)]
-        return (mine + theirs).count(False), (mine + theirs).count(True)
+    def is_used(self, ino: int) -> bool:
+        return any(self.meta.uses(ino)[:2])
 
     def is_written(self, ino: int) -> bool:
         """Through this node."""
-        return self.uses(ino)[1] > 0
+        return self.meta.uses(ino)[1] > 0
+
+    def check_uses(self) -> None:
+        """The record of each open file counts the handles that there are."""
+        nodes = self.contents.nodes.values()
+        mine = [(ino, number in self.writing) for number, (ino, _) in self.handles.items()]
+        others = [(node.handles[n][0], n in node.writing) for node in nodes for n, through in node.through.items() if through is self]
+        for ino in {ino for ino, _ in mine + others}:
+            counts = [(mine + others).count((ino, writing)) for writing in (False, True)]
+            assert self.meta.uses(ino)[:3] == (*counts, sum(of == ino for of, _ in others)), f"inode {ino:#x} on node {self.number}"
+
+    def _count(self, number: int, by: int) -> None:
+        """A handle here, in the record of this node, and in that of the node through which it goes."""
+        ino, opened = self.handles[number]
+        self.meta.count_handle(ino, by, number in self.writing, False)
+        if opened.kind == REMOTE and number in self.through:
+            self.through[number].meta.count_handle(ino, by, number in self.writing, True)
 
     def closed(self, ino: int, opened: Opened) -> None:
         """A handle was closed: the node through which it went is told when it was the last."""
@@ -219,6 +233,8 @@ class SimFileBackend:
             self.contents.tell(opened.node, FsHandlesClosed(ino))
 
     def forget_handle(self, number: int) -> None:
+        self._count(number, -1)
+        self.through.pop(number, None)
         del self.handles[number]
         self.kept.pop(number, None)
         self.writing.discard(number)
@@ -315,13 +331,13 @@ class SimFileBackend:
 
     def evictable(self) -> list[tuple[int, int, float]]:
         away = self.spilled or ()
-        return [(ino, len(data), 0.0) for ino, data in self.parts.items() if data and ino not in away and not any(self.uses(ino))]
+        return [(ino, len(data), 0.0) for ino, data in self.parts.items() if data and ino not in away and not self.is_used(ino)]
 
     def _spill(self, ino: int) -> int:
         """What is on the disk is read as before: only ``evictable`` knows."""
         if self.spilled is None:
             raise OSError(errno.EOPNOTSUPP, "nothing is spilled")
-        if ino not in self.parts or any(self.uses(ino)):
+        if ino not in self.parts or self.is_used(ino):
             raise OSError(errno.EBUSY, "it is in use, or gone")
         self.spilled.add(ino)
         return len(self.parts[ino])
@@ -332,7 +348,7 @@ class SimFileBackend:
 
     def _end_recorded(self, ino: int) -> None:
         self.ends.discard(ino)
-        if not any(self.uses(ino)):
+        if not self.is_used(ino):
             self.grown.discard(ino)
 
     def _gather(self, order: w.Gather) -> int:
@@ -366,6 +382,9 @@ class SimFileBackend:
         self.handles[number] = ino, opened
         if order.writing:
             self.writing.add(number)
+        if opened.kind == REMOTE:
+            self.through[number] = self._peer(opened.node)
+        self._count(number, 1)
         return number
 
     def _read(self, order: w.Read) -> bytes:

@@ -205,18 +205,6 @@ class ReportUsage(WorkOrder[Usage], frozen=True):
     """``files``: parts."""
 
 
-class CountUses(WorkOrder[tuple[int, int]], frozen=True):
-    """Handles for reading and for writing on it, of this node and of others through it. Mounts say when they have closed theirs."""
-
-    ino: int
-
-
-class CountProxied(WorkOrder[int], frozen=True):
-    """Handles of other nodes that go through this one."""
-
-    ino: int
-
-
 class Keep(WorkOrder[bool], frozen=True):
     """Its last name is about to go: is it in use on this node, so that its closing will be told?"""
 
@@ -541,7 +529,7 @@ AnyWork = (
     | End | EndRecorded | Truncate
     | Fetch | Restripe | Gather | ListStripes | FetchStripe | ListCopied | SetStripeCopies | PushStripe | MendStripe | DropCopied
     | MarkCopied
-    | PartPath | ReportUsage | CountUses | CountProxied | Keep
+    | PartPath | ReportUsage | Keep
     | OpenHandle | Read | Seek | Write | TruncateHandle | Flush | CloseHandle
     | Scratch | DropScratch | Adopt | Pour | Digest | PartDigest | CheckPart | CheckStripes
     | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile

@@ -17,24 +17,26 @@ static const uint8_t *key_in(const char *key, Py_ssize_t length) {
 }
 
 static PyObject *io_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"node", "root", "listen", "threads", "limit", "key", "incarnation", "store", NULL};
+    static char *names[] = {"node", "root", "listen", "threads", "limit", "key", "incarnation", "store", "meta", NULL};
     struct fsio_options options = {.threads = 2};
-    PyObject *root = NULL, *store = NULL;
+    PyObject *root = NULL, *store = NULL, *shard = NULL;
     const char *key = NULL;
     Py_ssize_t key_length = 0;
     ull limit = 0, incarnation = 0;
     char error[512];
     io_object *self = NULL;
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iO&s|iK$y#KO&:Io", names, &options.node, PyUnicode_FSConverter, &root,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iO&s|iK$y#KO&O:Io", names, &options.node, PyUnicode_FSConverter, &root,
                                      &options.listen, &options.threads, &limit, &key, &key_length, &incarnation, PyUnicode_FSConverter,
-                                     &store))
+                                     &store, &shard))
         return NULL;
     options.root = PyBytes_AsString(root);
     options.store = store == NULL || PyBytes_Size(store) == 0 ? NULL : PyBytes_AsString(store);
     options.key = key_in(key, key_length);
     options.limit = limit;
     options.incarnation = incarnation;
+    struct meta *meta = shard == NULL ? NULL : meta_of_object(shard);
+    if (meta != NULL) options.opens = meta_opens(meta);
     if (!PyErr_Occurred()) self = py_new_object(type);
     if (self != NULL) {
         pthread_mutex_init(&self->answers_lock, NULL);
@@ -357,11 +359,10 @@ static PyObject *io_open(PyObject *self, PyObject *args, PyObject *keywords) {
 
 static PyObject *io_open_count(PyObject *self, PyObject *number) {
     ull ino = PyLong_AsUnsignedLongLong(number);
-    int readers = 0, writers = 0;
-
     if (PyErr_Occurred()) return NULL;
-    fsio_open_count(fsio_of_object(self), ino, &readers, &writers);
-    return Py_BuildValue("(ii)", readers, writers);
+    struct open_record record = opens_look(fsio_opens(fsio_of_object(self)), ino);
+    return Py_BuildValue("(ii)", record.counts[OPEN_HANDLES][false] + record.counts[OPEN_NODES][false],
+                         record.counts[OPEN_HANDLES][true] + record.counts[OPEN_NODES][true]);
 }
 
 static PyObject *io_set_times(PyObject *self, PyObject *args) {
@@ -445,6 +446,10 @@ static PyObject *io_root_fd(PyObject *self, void *closure) {
 static PyObject *io_serve(PyObject *self, PyObject *object) {
     struct meta *meta = meta_of_object(object);
     if (meta == NULL) return NULL;
+    if (meta_opens(meta) != fsio_opens(fsio_of_object(self))) {
+        PyErr_SetString(PyExc_ValueError, "this Io was made for another shard, or for none");
+        return NULL;
+    }
     if (peer_meta_new(meta, fsio_of_object(self)) == NULL) return py_failed(peer_meta_of(fsio_of_object(self)) != NULL ? EALREADY : ENOMEM);
     ((io_object *)self)->meta = Py_NewRef(object);
     Py_RETURN_NONE;

@@ -245,14 +245,6 @@ static PyObject *fuse_keep(PyObject *self, PyObject *args) {
     return PyBool_FromLong(amfs_fuse_keep(mount_of(self), ino));
 }
 
-static PyObject *fuse_open_count(PyObject *self, PyObject *args) {
-    ull ino;
-    int readers, writers;
-    if (!PyArg_ParseTuple(args, "K:open_count", &ino)) return NULL;
-    amfs_fuse_open_count(mount_of(self), ino, &readers, &writers);
-    return Py_BuildValue("(ii)", readers, writers);
-}
-
 static PyObject *fuse_active(PyObject *self, PyObject *unused) {
     struct amfs_fuse_active it;
     (void)unused;
@@ -358,7 +350,6 @@ static PyMethodDef fuse_methods[] = {
     {"set_alone", fuse_set_alone, METH_O, "set_alone(alone)"},
     {"defer", fuse_defer, METH_NOARGS, "defer() -> int"},
     {"keep", fuse_keep, METH_VARARGS, "keep($self, ino, /)\n--\n\nIs it in use, so that \"closed\" will say when it is not?"},
-    {"open_count", fuse_open_count, METH_VARARGS, "open_count($self, ino, /)\n--\n\n(readers, writers)"},
     {"active", fuse_active, METH_NOARGS, "active($self, /)\n--\n\nWhat the kernel granted, and counts."},
     {"stop", fuse_stop, METH_NOARGS, "End the threads and the connection. Repeatable."},
     {NULL, NULL, 0, NULL},

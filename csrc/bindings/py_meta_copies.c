@@ -63,16 +63,38 @@ static PyObject *claim(PyObject *self, PyObject *args) {
     ull ino;
     int claimed;
     if (!PyArg_ParseTuple(args, "Kp:claim", &ino, &claimed)) return NULL;
-    return py_meta_nothing_or(meta_claim(of(self), ino, claimed));
+    return py_meta_nothing_or(opens_claim(meta_opens(of(self)), ino, claimed));
 }
 
 static PyObject *direct_uses(PyObject *self, PyObject *args) {
     ull ino;
-    int files, writers;
-    bool telling;
     if (!PyArg_ParseTuple(args, "K:direct_uses", &ino)) return NULL;
-    meta_direct_uses(of(self), ino, &files, &writers, &telling);
-    return Py_BuildValue("(iiN)", files, writers, PyBool_FromLong(telling));
+    struct open_record record = opens_look(meta_opens(of(self)), ino);
+    return Py_BuildValue("(iiN)", record.direct, record.direct_writers, PyBool_FromLong(record.telling > 0));
+}
+
+/* ── who has a file open, wherever it is recorded ── */
+
+static PyObject *uses(PyObject *self, PyObject *args) {
+    ull ino;
+    if (!PyArg_ParseTuple(args, "K:uses", &ino)) return NULL;
+    struct open_record record = opens_look_for_loop(meta_opens(of(self)), ino);
+    int writers = record.counts[OPEN_MOUNTS][true] + record.counts[OPEN_HANDLES][true] + record.counts[OPEN_NODES][true];
+    int readers = record.counts[OPEN_MOUNTS][false] + record.counts[OPEN_HANDLES][false] + record.counts[OPEN_NODES][false];
+    return Py_BuildValue("(iiii)", readers, writers, open_count(&record, OPEN_NODES), record.direct);
+}
+
+/* In the simulator handles are no more than a count. */
+static PyObject *count_handle(PyObject *self, PyObject *args) {
+    ull ino;
+    int by, writing, other;
+    struct opens *opens = meta_opens(of(self));
+    if (!PyArg_ParseTuple(args, "Kipp:count_handle", &ino, &by, &writing, &other)) return NULL;
+    struct open_record *record = opens_hold(opens, ino);
+    if (record == NULL) return PyErr_NoMemory();
+    opens_count(opens, record, other ? OPEN_NODES : OPEN_HANDLES, writing, by);
+    opens_release(opens, record);
+    Py_RETURN_NONE;
 }
 
 PyMethodDef py_meta_copies_methods[] = {
@@ -85,5 +107,7 @@ PyMethodDef py_meta_copies_methods[] = {
     VARARGS("closed", closed, "closed(ino)"),
     VARARGS("claim", claim, "claim(ino, claimed)"),
     VARARGS("direct_uses", direct_uses, "direct_uses(ino)"),
+    VARARGS("uses", uses, "uses(ino)"),
+    VARARGS("count_handle", count_handle, "count_handle(ino, by, writing, other)"),
     {NULL, NULL, 0, NULL},
 };

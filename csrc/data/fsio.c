@@ -39,6 +39,8 @@ static void *keep(void *argument) {
 
 /* ── life ── */
 
+struct opens *fsio_opens(const struct fsio *io) { return io->opens; }
+
 static void free_all(struct fsio *io) {
     data_server_free(io);
     if (io->rpc_handler.attend != NULL) io->rpc_handler.let_go(io->rpc_handler.context);
@@ -47,6 +49,7 @@ static void free_all(struct fsio *io) {
     fsio_striped_free(io);
     fsio_store_free(io);
     if (io->event_fd >= 0) close(io->event_fd);
+    opens_drop(io->opens);
     free(io->owners);
     free(io->moving);
     free(io->lost);
@@ -62,8 +65,10 @@ static void free_all(struct fsio *io) {
 struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t error_size) {
     struct fsio *io = calloc(1, sizeof *io);
     bool listens = options->listen != NULL && options->listen[0] != '\0';
-    if (io == NULL || !fsio_store_make(io, options->limit, options->key != NULL) || !fsio_striped_make(io)) {
+    if (io != NULL) io->opens = options->opens != NULL ? opens_share(options->opens) : opens_new();
+    if (io == NULL || io->opens == NULL || !fsio_store_make(io, options->limit, options->key != NULL) || !fsio_striped_make(io)) {
         snprintf(error, error_size, "%s", strerror(ENOMEM));
+        if (io != NULL) opens_drop(io->opens);
         if (io != NULL) fsio_store_free(io);
         free(io);
         return NULL;

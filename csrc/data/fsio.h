@@ -40,10 +40,12 @@ struct fsio_options {
     const uint8_t *key; /* the session's, FSIO_KEY_BYTES; NULL: there are no other nodes */
     int threads;
     uint64_t limit; /* bytes that this node may keep in parts; 0: none */
+    struct opens *opens; /* where the handles are counted; NULL: nobody else looks */
 };
 struct fsio *fsio_new(const struct fsio_options *options, char *error, size_t error_size); /* NULL, with a text in `error` */
 int fsio_set_spill(struct fsio *io, const char *directory); /* absolute; before the first connection. 0 or ENOMEM */
 void fsio_set_stall_ms(struct fsio *io, int milliseconds); /* before the first connection; tests cannot wait for half a minute */
+struct opens *fsio_opens(const struct fsio *io);
 int fsio_port(const struct fsio *io);
 int fsio_event_fd(const struct fsio *io); /* readable while fsio_take has something */
 int fsio_root_fd(const struct fsio *io);
@@ -112,8 +114,6 @@ void fsio_spill_above(struct fsio *io, uint64_t mark, uint64_t most);
  * is as it was. */
 int fsio_spill(struct fsio *io, uint64_t ino, uint64_t *freed);
 uint64_t fsio_spilled(struct fsio *io); /* bytes */
-/* Asked before a part is spilled: does anybody use it who has no handle of fsio? */
-void fsio_set_used_elsewhere(struct fsio *io, bool (*used)(struct fsio *io, uint64_t ino));
 
 /* ── handles ──
  * A file that is written through this node stays what it is here, whatever later calls of fsio_open say; else the last one is believed, also for the
@@ -123,7 +123,7 @@ void fsio_set_used_elsewhere(struct fsio *io, bool (*used)(struct fsio *io, uint
  * striped file is known by its writer: `size` on opening, then grown by writes. */
 int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node /* of REMOTE */, uint32_t stripe, uint64_t size,
               bool writing, bool create, struct fsio_handle **handle);
-/* The same for a moment's work of our own, on what is LOCAL or STRIPED: fsio_open_count does not count it, so that nobody who asks meanwhile
+/* The same for a moment's work of our own, on what is LOCAL or STRIPED: it is not counted, so that nobody who asks meanwhile
  * whether the file is in use waits for a closing that is told to no one. */
 int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32_t stripe, uint64_t size, bool writing, bool create,
                       struct fsio_handle **handle);
@@ -163,7 +163,6 @@ bool fsio_reads_disk(const struct fsio_handle *handle); /* its content is spille
 bool fsio_is_local(struct fsio_handle *handle); /* the whole content is this node's part still */
 enum fsio_kind fsio_kind(const struct fsio_handle *handle); /* what its file is by now, without waiting for a change that is under way */
 int fsio_close(struct fsio_handle *handle); /* flushes; the error of the flush */
-int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers); /* handles of this node, remote ones through it included */
 /* fsio_stat of a file that is being written through this node. ENOENT: none is. Times that are not known here are 0: those of the record stand. */
 int fsio_live(struct fsio *io, uint64_t ino, uint64_t *size, uint64_t *blocks, int64_t *atime, int64_t *mtime, int64_t *ctime);
 /* Can opening it here (and then truncating it, if `cuts`) take as long as another node takes to answer? */

@@ -77,7 +77,7 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
 
 static void count_handle(struct fsio_file *file, bool writing, int by) {
     pthread_mutex_lock(&file->lock);
-    *(writing ? &file->writers : &file->readers) += by;
+    fsio_count(file, OPEN_HANDLES, writing, by);
     pthread_mutex_unlock(&file->lock);
 }
 
@@ -86,7 +86,7 @@ static void count_handle(struct fsio_file *file, bool writing, int by) {
 static bool join(struct fsio_file *file, bool writing, bool passing, uint64_t *errors_seen) {
     pthread_mutex_lock(&file->lock);
     bool joined = atomic_load(&file->serves) && !file->lost && (file->spreading || fsio_has_writers(file));
-    if (joined && !passing) *(writing ? &file->writers : &file->readers) += 1;
+    if (joined && !passing) fsio_count(file, OPEN_HANDLES, writing, 1);
     *errors_seen = file->error_count;
     pthread_mutex_unlock(&file->lock);
     return joined;

@@ -31,7 +31,7 @@ static int tell_use(struct fsio_file *file, bool reading, bool writing) {
 int fsio_remote_use(struct fsio_file *file, bool opening) {
     int error = 0;
     pthread_mutex_lock(&file->lock);
-    bool reading = file->readers > 0, writing = file->writers > 0;
+    bool reading = file->open->counts[OPEN_HANDLES][false] > 0, writing = file->open->counts[OPEN_HANDLES][true] > 0;
     pthread_mutex_unlock(&file->lock);
     if (reading == file->told_reading && writing == file->told_writing) return 0;
     for (int tries = 0; tries < OPEN_TRIES; tries++) {

@@ -10,12 +10,21 @@ static struct fsio_users **find_user(struct fsio_file *file, int32_t node) {
     return at;
 }
 
+/* What a node has open through this one is this from now on. With the file's lock held. */
+static void count_use(struct fsio_file *file, struct fsio_users *user, int readers, int writers) {
+    fsio_count(file, OPEN_NODES, false, readers - user->readers);
+    fsio_count(file, OPEN_NODES, true, writers - user->writers);
+    user->readers = readers;
+    user->writers = writers;
+}
+
 /* Take a node's use away. True: it was the last of any node. With the file's lock held. */
 static bool end_use(struct fsio_file *file, int32_t node, bool *had) {
     struct fsio_users **at = find_user(file, node), *user = *at;
     *had = user != NULL;
     if (user == NULL) return false;
     *at = user->next;
+    count_use(file, user, 0, 0);
     free(user);
     return file->users == NULL;
 }
@@ -66,8 +75,7 @@ int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int
         if (user == NULL) {
             error = ENOMEM;
         } else {
-            user->readers = readers;
-            user->writers = writers;
+            count_use(file, user, readers, writers);
         }
     }
     pthread_mutex_unlock(&file->lock);

@@ -19,15 +19,6 @@ enum { UNTOLD_MS = 10 };
 static pthread_mutex_t nodes_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct node *nodes;
 
-/* Asked by fsio before it spills a part. */
-static bool used_by_mounts(struct fsio *io, uint64_t ino) {
-    bool used = false;
-    pthread_mutex_lock(&nodes_lock);
-    for (struct node *node = nodes; node != NULL && !used; node = node->next) used = node->io == io && fuse_files_known(node, ino);
-    pthread_mutex_unlock(&nodes_lock);
-    return used;
-}
-
 static struct node *node_get(struct meta *meta, struct fsio *io, int32_t id) {
     pthread_mutex_lock(&nodes_lock);
     struct node *node = nodes;
@@ -35,13 +26,13 @@ static struct node *node_get(struct meta *meta, struct fsio *io, int32_t id) {
     if (node == NULL && (node = calloc(1, sizeof *node)) != NULL) {
         node->meta = meta;
         node->io = io;
+        node->opens = opens_share(meta_opens(meta));
+        node->lock = opens_mounts_lock(node->opens);
         node->id = id;
         node->root = fsio_root_fd(io);
-        fsio_set_used_elsewhere(io, used_by_mounts);
         uint64_t used, limit, parts;
         fsio_usage(io, &used, &limit, &parts);
         node->limited = limit != 0;
-        pthread_mutex_init(&node->lock, NULL);
         pthread_mutex_init(&node->mounts_lock, NULL);
         pthread_cond_init(&node->unawaited, NULL);
         peer_meta_mounts_begin(node);
@@ -72,9 +63,9 @@ static void node_put(struct node *node) {
         next = view->next;
         free(view);
     }
-    pthread_mutex_destroy(&node->lock);
     pthread_mutex_destroy(&node->mounts_lock);
     pthread_cond_destroy(&node->unawaited);
+    opens_drop(node->opens);
     free(node);
 }
 
@@ -347,6 +338,7 @@ struct amfs_fuse *amfs_fuse_new(int fd, struct meta *meta, struct fsio *io, int3
     mount->inode_buckets = INODE_BUCKETS;
     int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) what = "the mount's descriptor cannot be used";
+    else if (meta_opens(meta) != fsio_opens(io)) what = "the data was made for another shard, or for none";
     else if (mount->event_fd < 0 || mount->wake_fd < 0) what = "no descriptors left";
     else if (mount->outbox != NULL && mount->inbox != NULL && mount->inodes != NULL) mount->node = node_get(meta, io, id);
     if (mount->node != NULL) {
@@ -445,14 +437,14 @@ void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone) {
 
 unsigned amfs_fuse_defer(struct amfs_fuse *mount) {
     struct node *node = mount->node;
-    pthread_mutex_lock(&node->lock); /* what has looked at it counts as open by now */
+    pthread_mutex_lock(node->lock); /* what has looked at it counts as open by now */
     atomic_store(&node->defers, true);
     unsigned count = atomic_load(&node->making); /* what is not counted here any more counts as open, or is closed */
     for (size_t i = 0; i < FILE_BUCKETS; i++)
         for (const struct file *file = node->files[i]; file != NULL; file = file->next)
-            for (const struct view *view = file->writers == 0 ? NULL : file->views; view != NULL; view = view->next)
+            for (const struct view *view = fuse_writers(file) == 0 ? NULL : file->views; view != NULL; view = view->next)
                 if (view->writers > 0 && fuse_view_kind(view) != FSIO_REMOTE) count++;
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
     return count;
 }
 

@@ -139,9 +139,6 @@ uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const
 uint64_t amfs_fuse_invalidate_entry_of(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length, uint64_t gone);
 void amfs_fuse_await_invalidated(struct amfs_fuse *mount, uint64_t number);
 
-/* Handles that mounts of this node have on an inode, besides those of fsio_open_count. When there are none any more, FUSE_OP_CLOSED says so. */
-void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers);
-
 /* The last name of a file is about to go. Does a mount of this node use it, or may the kernel open it without a word? Then FUSE_OP_CLOSED says when that
  * is over. */
 bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino);

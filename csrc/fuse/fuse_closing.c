@@ -16,12 +16,12 @@ void fuse_do_release(struct call *call) {
     bool writing = (in->fh & FH_WRITING) != 0, mappable = writing && (in->flags & O_ACCMODE) == O_RDWR;
     bool explicit = (in->fh & FH_EXPLICIT) != 0, begun = may_wait(call); /* by the thread that has read the request */
     if (explicit && !begun) {
-        pthread_mutex_lock(&mount->node->lock);
+        pthread_mutex_lock(mount->node->lock);
         struct file *file = fuse_files_find(mount->node, call->in->ino);
         const struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
         begun = view != NULL && fuse_files_peer(view);
         if (begun) file->closing++;
-        pthread_mutex_unlock(&mount->node->lock);
+        pthread_mutex_unlock(mount->node->lock);
         if (begun) { /* by this thread if no worker can: a request that opens it again must not wait for ever */
             if (!fuse_work_copy(call)) fuse_files_close(mount, call->in->ino, edition, writing, mappable, true);
             return;
@@ -53,7 +53,7 @@ void fuse_do_open(struct call *call) {
         fuse_work_copy(call);
         return;
     }
-    pthread_mutex_lock(&mount->node->lock); /* nobody is to find it unused in between, and say that it is finished */
+    pthread_mutex_lock(mount->node->lock); /* nobody is to find it unused in between, and say that it is finished */
     int error = writing && atomic_load(&mount->node->defers) ? META_BUSY : meta_open_here(mount->node->meta, call->in->ino, writing, &attr);
     bool here = error == 0;
     if (here) {
@@ -73,7 +73,7 @@ void fuse_do_open(struct call *call) {
                                       meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, attr.ino)) != mount->node->id};
         error = fuse_files_open(mount, &opening, &out);
     }
-    pthread_mutex_unlock(&mount->node->lock);
+    pthread_mutex_unlock(mount->node->lock);
     if (here) {
         if (error != 0) {
             fuse_forget_unused(mount, attr.ino);

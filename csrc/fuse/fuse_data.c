@@ -18,7 +18,7 @@ struct fuse_use {
 static struct fuse_use use_handle(const struct call *call, bool writing) {
     struct node *node = call->mount->node;
     struct fuse_use use = {NULL, NULL, FSIO_LOCAL, false};
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     struct file *file = fuse_files_find(node, call->in->ino);
     struct view *view = file == NULL ? NULL : fuse_files_view(file, call->mount, edition_of(call));
     if (view != NULL) {
@@ -31,15 +31,15 @@ static struct fuse_use use_handle(const struct call *call, bool writing) {
             view->used_ns = fuse_monotonic_ns();
         }
     }
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
     return use;
 }
 
 static void use_end(const struct call *call, const struct fuse_use *use) {
     if (use->view == NULL) return;
-    pthread_mutex_lock(&call->mount->node->lock);
+    pthread_mutex_lock(call->mount->node->lock);
     use->view->busy--;
-    pthread_mutex_unlock(&call->mount->node->lock);
+    pthread_mutex_unlock(call->mount->node->lock);
 }
 
 /* Should another thread do it? Then one does. */
@@ -154,7 +154,7 @@ void fuse_do_read(struct call *call) {
 static int open_implicitly(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     struct meta_attr attr;
-    pthread_mutex_lock(&mount->node->lock);
+    pthread_mutex_lock(mount->node->lock);
     int error = atomic_load(&mount->node->defers) ? META_BUSY : meta_open_here(mount->node->meta, call->in->ino, true, &attr);
     bool here = error == 0;
     if (here) {
@@ -169,7 +169,7 @@ static int open_implicitly(struct call *call) {
                                   .implicit = true};
         error = fuse_files_open(mount, &opening, NULL);
     }
-    pthread_mutex_unlock(&mount->node->lock);
+    pthread_mutex_unlock(mount->node->lock);
     if (here && error != 0) fuse_forget_unused(mount, attr.ino);
     return error;
 }

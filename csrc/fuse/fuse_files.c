@@ -25,11 +25,17 @@ struct view *fuse_files_view(const struct file *file, const struct amfs_fuse *mo
 }
 
 struct file *fuse_files_add(struct node *node, uint64_t ino) {
+    struct open_record *open = opens_mount(node->opens, ino);
+    if (open == NULL) return NULL;
     struct file *file = node->spare_files;
-    if (file != NULL) node->spare_files = file->next;
-    else if ((file = malloc(sizeof *file)) == NULL) return NULL;
+    if (file != NULL) {
+        node->spare_files = file->next;
+    } else if ((file = malloc(sizeof *file)) == NULL) {
+        opens_unmount(node->opens, open);
+        return NULL;
+    }
     struct file **at = bucket_of(node, ino);
-    *file = (struct file){.next = *at, .ino = ino};
+    *file = (struct file){.next = *at, .ino = ino, .open = open};
     *at = file;
     return file;
 }
@@ -39,6 +45,7 @@ void fuse_files_drop(struct node *node, struct file *file) {
     struct file **at = bucket_of(node, file->ino);
     while (*at != file) at = &(*at)->next;
     *at = file->next;
+    opens_unmount(node->opens, file->open);
     file->next = node->spare_files;
     node->spare_files = file;
 }
@@ -96,13 +103,13 @@ enum fsio_kind fuse_files_written_as(struct node *node, const struct meta_attr *
     bool ours =
         !attr->finished && attr->writer == node->id; /* others may write it through here, or the news that it was closed is on its way */
     if (!ours && atomic_load_explicit(&node->writing, memory_order_relaxed) == 0) return FSIO_REMOTE;
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     const struct file *file = fuse_files_find(node, attr->ino);
-    const struct view *view = file == NULL || file->writers == 0 ? NULL : file->views;
+    const struct view *view = file == NULL || fuse_writers(file) == 0 ? NULL : file->views;
     while (view != NULL && view->writers == 0) view = view->next;
     bool written = view != NULL;
     enum fsio_kind kind = written ? fuse_view_kind(view) : FSIO_LOCAL;
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
     if (written) return kind;
     return !ours ? FSIO_REMOTE : attr->layout == META_STRIPED ? FSIO_STRIPED : FSIO_LOCAL;
 }
@@ -160,23 +167,25 @@ bool fuse_files_have_empty(struct node *node, const struct meta_attr *attr) {
 
 void fuse_files_count(struct node *node, struct file *file, struct view *view, bool writing, int by) {
     *(writing ? &view->writers : &view->readers) += (uint32_t)by;
-    *(writing ? &file->writers : &file->readers) += (uint32_t)by;
+    opens_count(node->opens, file->open, OPEN_MOUNTS, writing, by);
     if (!writing) return;
     atomic_fetch_add_explicit(&node->writing, (unsigned)by, memory_order_relaxed);
     if (by > 0) fsio_writing_begins(node->io, file->ino);
     else fsio_writing_ends(node->io, file->ino);
 }
 
+void fuse_files_tell_loop(struct node *node, struct file *file) { opens_tell_loop(node->opens, file->open); }
+
 /* ── closing ── */
 
 bool fuse_files_pass(struct amfs_fuse *mount, uint64_t ino, uint8_t edition) {
     struct node *node = mount->node;
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     struct file *file = fuse_files_find(node, ino);
     const struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
     bool passes = view != NULL && view->kind == FSIO_LOCAL && view->passes &&
                   !fuse_view_has_old(node, view, &(struct opening){.ino = ino, .kind = FSIO_LOCAL});
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
     return passes;
 }
 
@@ -184,34 +193,22 @@ bool fuse_files_peer(const struct view *view) { return fuse_view_kind(view) != F
 
 bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino) {
     struct node *node = mount->node;
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     struct file *file = fuse_files_find(node, ino);
-    if (file != NULL) file->foreign = true;
-    pthread_mutex_unlock(&node->lock);
+    if (file != NULL) fuse_files_tell_loop(node, file);
+    pthread_mutex_unlock(node->lock);
     return fuse_inodes_keep(node, ino) || file != NULL;
 }
 
 bool fuse_files_known(struct node *node, uint64_t ino) {
     struct timespec pause = {.tv_nsec = 100000};
     for (int tries = 0; tries < 100; tries++, nanosleep(&pause, NULL)) { /* who has the lock may wait for who asks */
-        if (pthread_mutex_trylock(&node->lock) != 0) continue;
+        if (pthread_mutex_trylock(node->lock) != 0) continue;
         bool known = fuse_files_find(node, ino) != NULL;
-        pthread_mutex_unlock(&node->lock);
+        pthread_mutex_unlock(node->lock);
         return known;
     }
     return true;
-}
-
-void amfs_fuse_open_count(struct amfs_fuse *mount, uint64_t ino, int *readers, int *writers) {
-    pthread_mutex_lock(&mount->node->lock);
-    struct file *file = fuse_files_find(mount->node, ino);
-    *readers = *writers = 0;
-    if (file != NULL) file->foreign = true;
-    for (const struct view *view = file == NULL ? NULL : file->views; view != NULL; view = view->next) {
-        if (view->reader == NULL) *readers += (int)view->readers; /* passed, or being opened */
-        if (view->writer == NULL) *writers += (int)view->writers;
-    }
-    pthread_mutex_unlock(&mount->node->lock);
 }
 
 /* The part of a file here has the same times as the record: what is written later starts from them. Looked at before and after, the part is stamped by

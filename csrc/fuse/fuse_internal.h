@@ -7,7 +7,7 @@
  *   fuse_reply.c (answers of the poll loop), fuse_list_peers.c, fuse_uncount.c (names whose record is on another node), fuse_rename.c, fuse_peer.c (asking other shards),
  *   fuse.c (life, loop, greeting)
  *
- * Locks: node->lock (open files) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
+ * Locks: node->lock (open files; that of the mounts in open/opens.h) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
  * node->lock: with it held nobody waits for another node, for the gate of a file in fsio, or for the poll loop. */
 #ifndef AMFS_FUSE_PRIVATE_H
 #define AMFS_FUSE_PRIVATE_H
@@ -59,9 +59,8 @@ struct fuse_secured { /* what lay here of a small file when another node took it
 struct file {
     struct file *next;
     uint64_t ino;
-    uint32_t readers, writers; /* of all mounts */
+    struct open_record *open; /* with the counts of all mounts */
     bool copied; /* it was opened from what is here without asking its shard, which lies elsewhere */
-    bool foreign; /* the poll loop opened it: it must be told when it is closed */
     bool direct, direct_writing, told; /* its shard was asked directly; for writing, and still so; it knows that all is closed */
     uint32_t closing; /* closings that have begun and not ended: it stays, and a request that opens it again waits */
     struct fuse_secured secured;
@@ -104,7 +103,8 @@ struct node {
     int32_t id;
     int root;
     bool limited; /* writes must be counted: the kernel may not do them by itself */
-    pthread_mutex_t lock;
+    struct opens *opens;
+    pthread_mutex_t *lock; /* opens_mounts_lock */
     pthread_mutex_t mounts_lock;
     pthread_cond_t unawaited; /* a mount is */
     struct amfs_fuse *mounts;
@@ -549,6 +549,8 @@ struct amfs_fuse_request *fuse_slow_claim(struct amfs_fuse *mount, uint64_t uniq
 struct amfs_fuse_request **fuse_slow_pending_at(struct amfs_fuse *mount, uint64_t unique);
 
 /* fuse_files.c */
+static inline int fuse_writers(const struct file *file) { return file->open->counts[OPEN_MOUNTS][true]; } /* with the lock held */
+void fuse_files_tell_loop(struct node *node, struct file *file); /* when it is closed; with the lock held */
 bool fuse_view_has_old(struct node *node, const struct view *view, const struct opening *opening);
 void fuse_files_count(struct node *node, struct file *file, struct view *view, bool writing, int by);
 void fuse_files_drop(struct node *node, struct file *file);

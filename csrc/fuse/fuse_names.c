@@ -204,13 +204,13 @@ void fuse_do_make(struct call *call) {
     bool opens = it.op == FUSE_OP_CREATE;
     struct created out;
     int opened = 0;
-    if (opens) pthread_mutex_lock(&node->lock);
+    if (opens) pthread_mutex_lock(node->lock);
     int error = opens && atomic_load(&node->defers)
                     ? META_BUSY
                     : meta_create(node->meta, call->in->ino, it.name, it.length, now, node->id, it.target, false, &attr);
     if (error == 0) fuse_backups_early(mount); /* it is on its way while the file is opened */
     if (opens && error == 0) opened = open_created(mount, &attr, &it, &out);
-    if (opens) pthread_mutex_unlock(&node->lock);
+    if (opens) pthread_mutex_unlock(node->lock);
     if (error == 0) {
         fuse_touch(mount, call->in->ino);
         if (call->attempt != 0) amfs_attempt_made(call->attempt, AMFS_MADE_FILE, call->in->ino, it.name, it.length, attr.ino);

@@ -83,7 +83,7 @@ int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening) {
     if (error == 0) {
         opening->file = file;
         opening->view = view;
-        opening->beside = opening->writing && file->writers > 0;
+        opening->beside = opening->writing && fuse_writers(file) > 0;
         if (!opening->answered) opening->losses = fsio_losses(node->io);
         fuse_files_count(node, file, view, opening->writing, 1);
         view->busy++; /* it stays, whoever closes what */
@@ -105,7 +105,7 @@ static int make_handle(struct amfs_fuse *mount, const struct opening *opening) {
     struct view *view = opening->view;
     struct fsio_handle *made = NULL, *stands = opening->writing ? view->writer : NULL;
     int error = 0;
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
     /* Who reads learns where the content is by now: another node may have written it since the first. */
     if (stands == NULL)
         error = fsio_open(node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
@@ -113,16 +113,16 @@ static int make_handle(struct amfs_fuse *mount, const struct opening *opening) {
     if (made != NULL && fsio_losses(node->io) != opening->losses) fsio_known_since(made, opening->losses); /* a node has died meanwhile */
     if (made != NULL && opening->writing && !flushes(mount, fsio_kind(made))) fsio_write_through(made);
     if (error == 0 && opening->truncate && opening->writing) error = fsio_truncate(made != NULL ? made : stands, 0);
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     struct fsio_handle **handle = opening->writing ? &view->writer : &view->reader;
     if (error == 0 && *handle == NULL) {
         *handle = made;
         made = NULL;
     }
     if (made != NULL) {
-        pthread_mutex_unlock(&node->lock);
+        pthread_mutex_unlock(node->lock);
         fsio_close(made);
-        pthread_mutex_lock(&node->lock);
+        pthread_mutex_lock(node->lock);
     }
     return error;
 }
@@ -159,13 +159,13 @@ int fuse_files_finish(struct amfs_fuse *mount, struct opening *opening, struct w
     opening->view->busy--;
     if (error != 0) {
         /* Another writer here may have been closed meanwhile and have left it to us to say what was written. */
-        bool owed = opening->beside && file->writers == 1 && opening->view->writer == NULL;
+        bool owed = opening->beside && fuse_writers(file) == 1 && opening->view->writer == NULL;
         fuse_files_close_one(mount, file, opening->view, opening->writing);
         if (owed) fuse_slow_wrote(mount, opening->ino, false, NULL);
         return error;
     }
     if (opening->fresh) stamp_fresh(node, opening);
-    if (opening->foreign) file->foreign = true;
+    if (opening->foreign) fuse_files_tell_loop(node, file);
     if (opening->direct) file->direct = file->direct_writing = true;
     if (opening->copied && !file->copied) {
         file->copied = true;

@@ -279,10 +279,10 @@ static bool made(const struct fuse_asking *asking, const struct peer_meta_answer
     struct node *node = mount->node;
     fuse_touch(mount, asking->ino); /* before whoever asked can look */
     if (asking->op == FUSE_OP_CREATE) {
-        meta_use_directly(node->meta, answer->attr.ino, 1, 1);
+        opens_use_directly(node->opens, answer->attr.ino, 1, 1);
         if (amfs_fuse_reply_created(mount, asking->unique, &answer->attr, FSIO_LOCAL, -1, 0, 0, fsio_losses(mount->node->io)) !=
             0) { /* nobody waits any more */
-            meta_use_directly(node->meta, answer->attr.ino, -1, -1);
+            opens_use_directly(node->opens, answer->attr.ino, -1, -1);
             fuse_slow_unused(mount, answer->attr.ino);
         }
     } else {

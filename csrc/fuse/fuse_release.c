@@ -33,7 +33,7 @@ bool fuse_mapped_close(struct amfs_fuse *mount, struct file *file, struct view *
  * it would find none. */
 bool fuse_closing_awaited(const struct call *call) {
     struct node *node = call->mount->node;
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     const struct file *file = fuse_files_find(node, call->in->ino);
     bool waits = file != NULL && file->closing > 0, ends = atomic_load(&call->mount->halting);
     struct message *message = waits && !ends ? fuse_work_message(call) : NULL;
@@ -43,7 +43,7 @@ bool fuse_closing_awaited(const struct call *call) {
         message->next = NULL;
         *at = message;
     }
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
     if (waits && ends) refuse(call, EIO);
     return waits;
 }
@@ -68,13 +68,13 @@ static void end_closing(struct node *node, struct file *file) {
 
 void fuse_waiting_refuse(struct amfs_fuse *mount) {
     struct message *message;
-    pthread_mutex_lock(&mount->node->lock);
+    pthread_mutex_lock(mount->node->lock);
     while ((message = take_waiting(mount->node, mount, 0)) != NULL) fuse_work_refuse(message, EIO);
-    pthread_mutex_unlock(&mount->node->lock);
+    pthread_mutex_unlock(mount->node->lock);
 }
 
 void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bool writing, bool mappable, bool begun) {
-    pthread_mutex_lock(&mount->node->lock);
+    pthread_mutex_lock(mount->node->lock);
     struct file *file = fuse_files_find(mount->node, ino);
     if (begun && file != NULL) end_closing(mount->node, file); /* before the lock is given up it counts again */
     struct view *view = file == NULL ? NULL : fuse_files_view(file, mount, edition);
@@ -82,14 +82,13 @@ void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bo
         view->mappable = view->mappable || mappable;
         if (!writing || !stays_mapped(mount, file, view)) fuse_files_close_one(mount, file, view, writing);
     }
-    pthread_mutex_unlock(&mount->node->lock);
+    pthread_mutex_unlock(mount->node->lock);
 }
 
 /* Clients of this node, and other nodes through it. */
 static bool others_use(struct node *node, uint64_t ino) {
-    int readers, writers;
-    fsio_open_count(node->io, ino, &readers, &writers);
-    return readers + writers > 0;
+    struct open_record record = opens_look(node->opens, ino);
+    return open_data_uses(&record);
 }
 
 /* Is nobody left on this node who uses it? */
@@ -101,10 +100,11 @@ static bool finish_writing(struct amfs_fuse *mount, struct file *file, struct me
     struct node *node = mount->node;
     struct meta_attr out;
     struct stat found;
-    int readers, writers, error = META_NOT_MINE;
+    int error = META_NOT_MINE;
     meta_closing(node->meta, file->ino);
-    fsio_open_count(node->io, file->ino, &readers, &writers);
-    if (writers > 0) return false; /* other nodes or faces write it still, and finish later: the poll loop sees to it that one of us does */
+    struct open_record record = opens_look(node->opens, file->ino);
+    if (open_data_writes(&record))
+        return false; /* other nodes or faces write it still, and finish later: the poll loop sees to it that one of us does */
     /* Another node may have come while our handle was open, have written and have gone since its end was looked at. */
     if (direct && fuse_files_part_stat(node, file->ino, &found) == 0) fuse_files_put_stat(node, said, &found);
     file->atime = said->atime;
@@ -113,7 +113,7 @@ static bool finish_writing(struct amfs_fuse *mount, struct file *file, struct me
     if (same) error = meta_wrote_secured(node->meta, file->ino, said, &out);
     if (direct && error != 0) error = meta_wrote(node->meta, file->ino, node->id, said, &out, NULL);
     if (error == 0) fsio_end_recorded(node->io, file->ino);
-    if (error == META_NOT_MINE && direct && file->direct && !file->foreign) {
+    if (error == META_NOT_MINE && direct && file->direct && !file->open->tell_loop) {
         bool last = file->views == NULL && file->closing == 0 && is_unused_here(node, file->ino);
         if (peer_meta_closed(mount, file->ino, said, same, !last)) {
             file->told = last;
@@ -165,10 +165,10 @@ static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign, bool dir
 }
 
 void fuse_forget_unused(struct amfs_fuse *mount, uint64_t ino) {
-    pthread_mutex_lock(&mount->node->lock);
+    pthread_mutex_lock(mount->node->lock);
     bool here = meta_owner(mount->node->meta, meta_ino_partition(mount->node->meta, ino)) == mount->node->id;
     if (fuse_files_find(mount->node, ino) == NULL) unused(mount, ino, !here, false);
-    pthread_mutex_unlock(&mount->node->lock);
+    pthread_mutex_unlock(mount->node->lock);
 }
 
 void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct view *view, bool writing) {
@@ -178,7 +178,7 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
     bool known = false, passed = view->passes,
          stayed = fuse_view_kind(view) == FSIO_LOCAL; /* stayed: it was not laid in stripes meanwhile */
     fuse_files_count(node, file, view, writing, -1);
-    if (writing && passed && file->writers == 0 && fuse_files_part_stat(node, file->ino, &found) == 0) {
+    if (writing && passed && fuse_writers(file) == 0 && fuse_files_part_stat(node, file->ino, &found) == 0) {
         fuse_files_put_stat(node, &said, &found);
         known = true;
     }
@@ -195,7 +195,7 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
     }
     if (writer != NULL || reader != NULL) {
         file->closing++;
-        pthread_mutex_unlock(&node->lock);
+        pthread_mutex_unlock(node->lock);
         if (writer != NULL) {
             known = fsio_stat(writer, &said.size, &said.blocks, &said.atime, &said.mtime, &said.ctime) == 0;
             stayed = stayed && fsio_is_local(writer);
@@ -203,24 +203,24 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
             fsio_close(writer);
         }
         if (reader != NULL) fsio_close(reader);
-        pthread_mutex_lock(&node->lock);
+        pthread_mutex_lock(node->lock);
         end_closing(node, file);
     }
-    if (file->direct_writing && file->writers == 0) {
-        meta_use_directly(node->meta, file->ino, 0, -1);
+    if (file->direct_writing && fuse_writers(file) == 0) {
+        opens_use_directly(node->opens, file->ino, 0, -1);
         file->direct_writing = false;
     }
     uint64_t ino = file->ino;
-    bool finishes = writing && file->writers == 0 && known, last = file->views == NULL && file->closing == 0;
+    bool finishes = writing && fuse_writers(file) == 0 && known, last = file->views == NULL && file->closing == 0;
     /* What a writer wrote that the poll loop has let in is the loop's to find out, if nobody here can say it. */
-    bool unsaid = writing && file->writers == 0 && !known && file->foreign;
+    bool unsaid = writing && fuse_writers(file) == 0 && !known && file->open->tell_loop;
     bool slowly = unsaid || (finishes && !finish_writing(mount, file, &said, passed || stayed || is_alone(node)));
-    if (slowly) file->foreign = true; /* that it is not used any more must be told on the same way, not before */
+    if (slowly) fuse_files_tell_loop(node, file); /* that it is not used any more must be told on the same way, not before */
     if (last) {
         if (!writing) note_atime(node, file);
-        bool foreign = file->foreign, direct = file->direct, told = file->told;
+        bool foreign = file->open->tell_loop, direct = file->direct, told = file->told;
         fuse_files_drop(node, file);
-        if (direct) meta_use_directly(node->meta, ino, -1, 0);
+        if (direct) opens_use_directly(node->opens, ino, -1, 0);
         if (!told && !slowly) unused(mount, ino, foreign, direct);
     }
     if (slowly) fuse_slow_wrote(mount, ino, last && !fuse_inodes_held(node, ino), known ? &said : NULL);
@@ -238,29 +238,29 @@ static void close_implicit(struct amfs_fuse *mount, struct file *file, struct vi
 }
 
 bool fuse_files_implicit(struct amfs_fuse *mount, uint64_t ino) {
-    pthread_mutex_lock(&mount->node->lock);
+    pthread_mutex_lock(mount->node->lock);
     struct file *file = fuse_files_find(mount->node, ino);
     bool implicit = file != NULL && (fuse_view_implicit(file, mount) != NULL || fuse_mapped_view(file, mount) != NULL);
-    pthread_mutex_unlock(&mount->node->lock);
+    pthread_mutex_unlock(mount->node->lock);
     return implicit;
 }
 
 bool fuse_files_forget(struct amfs_fuse *mount, uint64_t ino) {
-    pthread_mutex_lock(&mount->node->lock);
+    pthread_mutex_lock(mount->node->lock);
     struct file *file = fuse_files_find(mount->node, ino);
     struct view *view = file == NULL ? NULL : fuse_view_implicit(file, mount);
     bool idle = view == NULL || view->busy == 0;
     if (view != NULL && idle) close_implicit(mount, file, view);
     file = fuse_files_find(mount->node, ino);
     if (file != NULL && (view = fuse_mapped_view(file, mount)) != NULL) fuse_mapped_close(mount, file, view);
-    pthread_mutex_unlock(&mount->node->lock);
+    pthread_mutex_unlock(mount->node->lock);
     return idle;
 }
 
 void fuse_files_sweep(struct amfs_fuse *mount) {
     struct node *node = mount->node;
     int64_t now = fuse_monotonic_ns();
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     for (size_t i = 0; i < FILE_BUCKETS; i++) {
         for (struct file *next, *file = node->files[i]; file != NULL; file = next) {
             struct view *view = fuse_mapped_view(file, mount);
@@ -272,12 +272,12 @@ void fuse_files_sweep(struct amfs_fuse *mount) {
             break; /* the lock may have been given up: the chain may be another one now. What is left is for the next time */
         }
     }
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
 }
 
 void fuse_files_end(struct amfs_fuse *mount) {
     struct node *node = mount->node;
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     for (size_t i = 0; i < FILE_BUCKETS; i++) {
         for (struct file *file = node->files[i]; file != NULL;) {
             struct view *view = file->views;
@@ -292,5 +292,5 @@ void fuse_files_end(struct amfs_fuse *mount) {
             file = node->files[i];
         }
     }
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
 }

@@ -190,9 +190,9 @@ static void answer_opened(struct amfs_fuse *mount, struct opened *it, int error,
 static void end_opening(struct amfs_fuse *mount, void *opened) {
     struct opened *it = opened;
     struct wire_open_out out = {.flags = OPENED_KEEP_CACHE | OPENED_NOFLUSH};
-    pthread_mutex_lock(&mount->node->lock);
+    pthread_mutex_lock(mount->node->lock);
     int error = fuse_files_finish(mount, &it->opening, &out);
-    pthread_mutex_unlock(&mount->node->lock);
+    pthread_mutex_unlock(mount->node->lock);
     answer_opened(mount, it, error, &out);
 }
 
@@ -207,21 +207,21 @@ static void begun(struct amfs_fuse *mount, struct opened *it, int error, bool wa
 static void open_and_answer(struct amfs_fuse *mount, struct opened *it) {
     struct opening *opening = &it->opening;
     int error = FILE_HAS_OLD;
-    pthread_mutex_lock(&mount->node->lock);
+    pthread_mutex_lock(mount->node->lock);
     for (int tries = 0; error == FILE_HAS_OLD && tries < (it->made ? (int)EDITIONS : 1); tries++) {
         if (it->made)
             opening->edition = fuse_inode_edition(mount, opening->ino); /* somebody else may have made it, and others have written it */
         error = fuse_files_begin(mount, opening);
     }
     bool waits = error == 0 && fuse_files_wait(mount, opening);
-    pthread_mutex_unlock(&mount->node->lock);
+    pthread_mutex_unlock(mount->node->lock);
     begun(mount, it, error, waits);
 }
 
 bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique) {
     struct node *node = mount->node;
     struct meta_attr attr;
-    pthread_mutex_lock(&node->lock); /* nobody is to find it unused in between */
+    pthread_mutex_lock(node->lock); /* nobody is to find it unused in between */
     pthread_mutex_lock(&mount->slow_lock);
     const struct amfs_fuse_request *waiting = *fuse_slow_pending_at(mount, unique);
     uint64_t ino = waiting == NULL ? 0 : waiting->ino;
@@ -237,7 +237,7 @@ bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique) {
         error = fuse_files_begin(mount, &it.opening);
         waits = error == 0 && fuse_files_wait(mount, &it.opening);
     }
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
     if (begins) begun(mount, &it, error, waits);
     else if (error == 0) fuse_forget_unused(mount, ino); /* nobody waits any more */
     return begins || ino == 0;

@@ -35,21 +35,21 @@ static bool read_small(struct node *node, uint64_t ino, struct meta_attr *said, 
 
 /* Until the answer says so, nobody knows that another node has the content that lies here. */
 static void forget_secured(struct node *node, uint64_t ino) {
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     struct file *file = fuse_files_find(node, ino);
     if (file != NULL) file->secured.known = false;
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
 }
 
 static void note_secured(const struct securing *it) {
     struct node *node = it->mount->node;
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     struct file *file = fuse_files_find(node, it->said.ino);
     if (file != NULL) {
         file->secured = (struct fuse_secured){.known = true, .size = it->said.size, .mtime = it->said.mtime};
         memcpy(file->secured.digest, it->digest, sizeof it->digest);
     }
-    pthread_mutex_unlock(&node->lock);
+    pthread_mutex_unlock(node->lock);
 }
 
 bool fuse_still_secured(struct node *node, const struct file *file, const struct meta_attr *said) {
@@ -81,7 +81,7 @@ static void heard(struct peer_meta_call *call, const struct peer_meta_answer *an
         int recorded = meta_secure_end(meta, it->said.ino, it->keeper, error == 0 ? &it->said : NULL);
         if (error == 0) error = recorded;
     }
-    meta_told_directly(meta, it->said.ino);
+    opens_told_directly(meta_opens(meta), it->said.ino);
     if (error == 0) {
         note_secured(it);
         answer_with(it, here);
@@ -115,10 +115,10 @@ bool fuse_secure(struct amfs_fuse *mount, const struct amfs_fuse_request *reques
     struct securing *it = malloc(sizeof *it);
     if (it == NULL) return false;
     *it = (struct securing){.call = {.owner = mount, .done = heard}, .mount = mount, .unique = request->unique, .keeper = -1};
-    if (read_small(node, request->ino, &it->said, bytes) && meta_tell_directly(node->meta, request->ino)) {
+    if (read_small(node, request->ino, &it->said, bytes) && opens_tell_directly(node->opens, request->ino)) {
         digest_of(bytes, (size_t)it->said.size, it->digest);
         if (ask(it, bytes)) return true;
-        meta_told_directly(node->meta, request->ino);
+        opens_told_directly(node->opens, request->ino);
     }
     free(it);
     return false;

@@ -21,7 +21,7 @@ static void heard_holding(struct peer_meta_call *call, const struct peer_meta_an
         meta_uncache(node->meta, holding->attr.ino, &replica);
         fsio_whole_delete(node->io, holding->attr.ino);
     }
-    meta_told_directly(node->meta, holding->attr.ino);
+    opens_told_directly(node->opens, holding->attr.ino);
     free(holding);
 }
 
@@ -41,7 +41,7 @@ static bool tell_holding(struct amfs_fuse *mount, const struct meta_attr *attr) 
 bool fuse_small_bring(struct amfs_fuse *mount, const struct meta_attr *attr, const uint8_t *bytes, size_t count) {
     struct node *node = mount->node;
     bool tell = false, replica;
-    if (count != attr->size || !meta_bring_directly(node->meta, attr->ino)) return false;
+    if (count != attr->size || !opens_bring_directly(node->opens, attr->ino)) return false;
     int error = fsio_small_put(node->io, attr->ino, bytes, count, attr->atime, attr->mtime);
     bool put = error == 0;
     if (put) error = meta_brought_small(node->meta, attr, &tell);
@@ -50,6 +50,6 @@ bool fuse_small_bring(struct amfs_fuse *mount, const struct meta_attr *attr, con
         error = ENOTCONN;
     }
     if (put && error != 0) fsio_whole_delete(node->io, attr->ino);
-    if (error != 0 || !tell) meta_told_directly(node->meta, attr->ino);
+    if (error != 0 || !tell) opens_told_directly(node->opens, attr->ino);
     return error == 0;
 }

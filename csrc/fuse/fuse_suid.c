@@ -39,10 +39,10 @@ static bool is_to_lose(const struct wire_in *caller, const struct meta_attr *att
 static bool may_be_written(const struct amfs_fuse *mount, uint64_t ino) {
     struct node *node = mount->node;
     if (atomic_load_explicit(&mount->no_open, memory_order_relaxed)) return true;
-    pthread_mutex_lock(&node->lock);
+    pthread_mutex_lock(node->lock);
     const struct file *file = fuse_files_find(node, ino);
-    bool written = file != NULL && file->writers > 0;
-    pthread_mutex_unlock(&node->lock);
+    bool written = file != NULL && fuse_writers(file) > 0;
+    pthread_mutex_unlock(node->lock);
     return written;
 }
 

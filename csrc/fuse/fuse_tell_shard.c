@@ -36,7 +36,7 @@ static void heard_closed(struct peer_meta_call *call, const struct peer_meta_ans
         if (closing->wrote) fuse_slow_wrote(mount, closing->ino, !closing->used, &closing->said);
         else if (!closing->used) fuse_slow_unused(mount, closing->ino);
     }
-    meta_told_directly(meta, closing->ino);
+    opens_told_directly(meta_opens(meta), closing->ino);
     free(closing);
 }
 
@@ -44,7 +44,7 @@ bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_a
     struct node *node = mount->node;
     struct peer_meta *peer_meta = atomic_load(&mount->stopping) ? NULL : peer_meta_of(node->io);
     int32_t owner = fuse_owner_of(node, ino);
-    if (peer_meta == NULL || owner < 0 || owner == node->id || !meta_tell_directly(node->meta, ino)) return false;
+    if (peer_meta == NULL || owner < 0 || owner == node->id || !opens_tell_directly(node->opens, ino)) return false;
     struct closing *closing = malloc(sizeof *closing);
     if (closing != NULL) {
         *closing = (struct closing){.call = {.owner = mount, .done = heard_closed},
@@ -59,7 +59,7 @@ bool peer_meta_closed(struct amfs_fuse *mount, uint64_t ino, const struct meta_a
         if (peer_meta_ask(peer_meta, owner, &question, &closing->call) == 0) return true;
     }
     free(closing);
-    meta_told_directly(node->meta, ino);
+    opens_told_directly(node->opens, ino);
     return false;
 }
 

@@ -15,13 +15,15 @@ struct meta *meta_new(int32_t node) {
     pthread_mutex_init(&meta->lock, NULL);
     pthread_mutex_init(&meta->spread_lock, NULL);
     meta->manager = meta->spread.manager = -1;
-    struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
-    bool made = true;
+    struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks};
+    bool made = (meta->opens = opens_new()) != NULL;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) made = fsmeta_table_init(tables[i], &meta->slabs) && made;
     if (made) return meta;
     meta_free(meta);
     return NULL;
 }
+
+struct opens *meta_opens(struct meta *meta) { return meta->opens; }
 
 static bool free_entry_link(void *context, struct link *link) {
     fsmeta_free_entry(context, RECORD(struct entry, link, link));
@@ -91,15 +93,15 @@ void meta_free(struct meta *meta) {
     fsmeta_sift_partitions(meta, meta->inodes, free_inode_link, meta);
     fsmeta_table_sift(&meta->copies, free_copy_link, meta);
     fsmeta_table_sift(&meta->locks, free_lock_link, meta);
-    fsmeta_table_sift(&meta->uses, fsmeta_free_use_link, meta);
     fsmeta_free_dirs(meta);
-    struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
+    struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) fsmeta_table_free(tables[i]);
     for (size_t i = 0; i < atomic_load(&meta->partitions); i++) {
         fsmeta_table_free(&meta->entries[i]);
         fsmeta_table_free(&meta->inodes[i]);
     }
     fsmeta_slabs_free(&meta->slabs);
+    opens_drop(meta->opens);
     free(meta->small);
     free_places(meta);
     free(meta->shards);
@@ -172,7 +174,7 @@ size_t meta_shards(struct meta *meta, size_t from, int32_t *nodes, size_t room, 
 
 void meta_counts(struct meta *meta, struct meta_counts *counts) {
     enter(meta);
-    const struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks, &meta->uses};
+    const struct table *tables[] = {&meta->shelves, &meta->copies, &meta->dirs, &meta->dir_names, &meta->locks};
     size_t partitions = atomic_load(&meta->partitions), of_each = sizeof *meta->shadows + sizeof *meta->targets + sizeof *meta->backups +
                                                                   sizeof *meta->unsure + sizeof *meta->owners + sizeof *meta->serials +
                                                                   sizeof *meta->moving + sizeof *meta->entries + sizeof *meta->inodes;

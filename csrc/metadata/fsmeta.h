@@ -18,6 +18,8 @@
 #ifndef AMFS_FSMETA_H
 #define AMFS_FSMETA_H
 
+#include "open/opens.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +63,7 @@ struct meta_nodes {
 
 struct meta *meta_new(int32_t node);
 void meta_free(struct meta *meta);
+struct opens *meta_opens(struct meta *meta); /* of its node: of all files, wherever they are recorded */
 
 /* ── places ── */
 /* The first call makes the root. EINVAL: another number of partitions than before; ESTALE: an older version. Numbers of partitions that
@@ -290,8 +293,6 @@ int meta_insert_for(struct meta *meta, uint64_t dir, const char *name, size_t le
                     int32_t asker, uint64_t *old, uint32_t *old_type);
 int meta_rename_end_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, int64_t now,
                         int32_t asker, struct meta_attr *attr);
-/* Does nobody on this node use the file, or is about to, as far as the shard knows of files that lie elsewhere? */
-bool meta_is_unused(struct meta *meta, uint64_t ino);
 /* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. `same`: it has written
  * nothing since meta_secure_for. */
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool same, bool used,
@@ -314,13 +315,6 @@ void meta_stale(struct meta *meta, uint64_t mark); /* somebody says so; meta_unc
 uint64_t meta_moment(struct meta *meta);
 bool meta_fresh(struct meta *meta, uint64_t since, uint64_t mark);
 int meta_cache_fresh(struct meta *meta, uint64_t since, const struct meta_attr *attr, bool replica); /* meta_cache, or ESTALE */
-/* Files that are recorded elsewhere and open here. Mounts may have opened them directly, and tell their shard directly that they are closed; the poll
- * loop may have opened them for others, and counts for itself. Each must know of the other: the last one tells. */
-int meta_use_directly(struct meta *meta, uint64_t ino, int files, int writers); /* more or fewer */
-bool meta_tell_directly(struct meta *meta, uint64_t ino); /* begin; false: the poll loop must tell, it uses it, too */
-void meta_told_directly(struct meta *meta, uint64_t ino); /* what was begun is answered */
-int meta_claim(struct meta *meta, uint64_t ino, bool claimed); /* the poll loop uses it */
-void meta_direct_uses(struct meta *meta, uint64_t ino, int *files, int *writers, bool *telling);
 
 /* ── small files ── what is known of a finished whole file whose content, at most META_SMALL_MAX bytes, lies on another node: the record, and one node that
  * has the content. It is good until this node is told of a change of the file; whoever asks for the record is told of it. */
@@ -334,8 +328,6 @@ bool meta_small_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_
 /* An answer said so to a question of the moment `since`. Few are remembered. */
 void meta_note_small(struct meta *meta, uint64_t since, const struct meta_small *small);
 bool meta_small_of(struct meta *meta, uint64_t ino, struct meta_small *small); /* what is known; of a file of here, what is recorded */
-/* Nobody else on this node brings, opens or closes the file by another way until meta_told_directly. False: somebody is about to. */
-bool meta_bring_directly(struct meta *meta, uint64_t ino);
 /* The content is here: the mount may open it. ESTALE: the file has changed. *tell: its shard, on another node, is to hear of it (meta_hold_small_for). */
 int meta_brought_small(struct meta *meta, const struct meta_attr *attr, bool *tell);
 /* `asker` has brought what this record tells of. EAGAIN: it has changed since. */

@@ -190,7 +190,7 @@ int meta_made(struct meta *meta, uint64_t ino, int32_t node, const struct meta_a
     enter(meta);
     int error = fsmeta_content_here(meta, ino, &inode);
     if (error == 0 && (node < 0 || inode->writer != node)) error = EPERM;
-    if (error == 0 && tell == NULL && (fsmeta_is_claimed(meta, ino) || inode->copies > 1))
+    if (error == 0 && tell == NULL && (opens_look(meta->opens, ino).claimed || inode->copies > 1))
         error = META_BUSY; /* others may be about to write it through this node, or shall have it */
     if (error == 0) error = fsmeta_prepare_tell(meta, tell, inode->watchers, tell == NULL ? inode->holders : 0);
     if (error != 0) return leave(meta, error);
@@ -403,7 +403,7 @@ static int may_open(const struct meta *meta, const struct inode *inode, bool wri
     bool holds = fsmeta_set_has(inode->holders, meta->node);
     if (inode->lost || inode->closing > 0 || inode->layout != META_WHOLE || (inode->writer >= 0 && inode->writer != meta->node))
         return META_BUSY;
-    if (!holds && (inode->holders != 0 || (inode->writer < 0 && inode->size > 0) || fsmeta_is_claimed(meta, inode->link.key)))
+    if (!holds && (inode->holders != 0 || (inode->writer < 0 && inode->size > 0) || opens_look(meta->opens, inode->link.key).claimed))
         return META_BUSY;
     bool alone = fsmeta_nobody_else(meta, inode->watchers) && fsmeta_nobody_else(meta, inode->holders);
     return !writing || inode->writer >= 0 || alone ? 0 : META_BUSY;

@@ -121,14 +121,6 @@ struct copy {
     bool replica;
 };
 
-/* A file recorded elsewhere that is open here. */
-struct fsmeta_use {
-    struct link link;   /* key: number */
-    int files, writers; /* by mounts, of which the poll loop knows nothing */
-    int telling;        /* closings on their way that nobody has answered yet */
-    bool claimed;       /* the poll loop has it open, or is about to */
-};
-
 struct dir {
     struct link link;  /* key: number */
     struct link named; /* key: hash of parent and name */
@@ -217,9 +209,10 @@ struct meta {
     uint64_t version, last_cursor, grants;
     int32_t *shards; /* nodes that have partitions by the table, in order */
     size_t shard_count;
+    struct opens *opens;
     struct slabs slabs;
     struct table *entries, *inodes; /* one for each partition, so that one can go without a look at the others; made when first needed */
-    struct table shelves, copies, dirs, dir_names, locks, uses;
+    struct table shelves, copies, dirs, dir_names, locks;
     atomic_bool copies_wanted;
     atomic_uint fewest; /* holders of a file that was left with too few, since somebody asked; UINT_MAX: none was */
     uint64_t asked[ASKING_SLOTS]; /* how often a node of this slot has begun to watch or use something; the least bits of its number */
@@ -337,9 +330,6 @@ bool fsmeta_is_secured(const struct inode *inode, int32_t node, const struct met
 
 /* ── fsmeta_uses.c ── */
 void fsmeta_mark_stale(struct meta *meta, uint64_t mark);
-bool fsmeta_is_claimed(const struct meta *meta, uint64_t ino); /* that it is closed is told by the poll loop */
-bool fsmeta_free_use_link(void *context, struct link *link);
-struct fsmeta_use *fsmeta_the_use(struct meta *meta, uint64_t ino); /* made if there is none; NULL: no memory */
 bool fsmeta_is_fresh(const struct meta *meta, uint64_t since, uint64_t mark);
 struct meta_small *fsmeta_small_slot(const struct meta *meta, uint64_t ino); /* NULL: nothing is noted */
 void fsmeta_forget_small(struct meta *meta, uint64_t ino); /* 0: all */

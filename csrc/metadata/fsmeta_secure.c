@@ -94,7 +94,8 @@ int meta_wrote_secured(struct meta *meta, uint64_t ino, const struct meta_attr *
     enter(meta);
     int error = fsmeta_content_here(meta, ino, &inode);
     if (error == 0 && inode->writer != meta->node) error = EPERM;
-    if (error == 0 && (fsmeta_is_claimed(meta, ino) || inode->copying || !wants_copies(inode) || !fsmeta_is_secured(inode, meta->node, in)))
+    if (error == 0 &&
+        (opens_look(meta->opens, ino).claimed || inode->copying || !wants_copies(inode) || !fsmeta_is_secured(inode, meta->node, in)))
         error = META_BUSY;
     if (error == 0) error = fsmeta_prepare_tell(meta, NULL, inode->watchers, 0);
     if (error != 0) return leave(meta, error);

@@ -52,15 +52,6 @@ bool meta_small_of(struct meta *meta, uint64_t ino, struct meta_small *small) {
     return found;
 }
 
-bool meta_bring_directly(struct meta *meta, uint64_t ino) {
-    enter(meta);
-    struct fsmeta_use *use = fsmeta_the_use(meta, ino);
-    bool may = use != NULL && !use->claimed && use->telling == 0 && use->writers == 0;
-    if (may) use->telling++;
-    pthread_mutex_unlock(&meta->lock);
-    return may;
-}
-
 /* `node` is told of changes, and there was none. */
 static int hold(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *brought) {
     struct inode *inode = fsmeta_find_inode(meta, ino);

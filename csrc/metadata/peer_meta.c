@@ -148,7 +148,6 @@ static int uncount(struct peer_meta *peer_meta, int32_t node, const struct peer_
 /* This node knows nothing of the file any more, and asks before it opens it again. Does nobody here use it? A user of whom the poll loop alone knows has claimed it. */
 static int spare(struct peer_meta *peer_meta, const struct peer_meta_question *q) {
     bool replica;
-    int readers = 0, writers = 0;
     if (q->value_length != (q->name_length > 0 ? PEER_META_CURSOR_BYTES : 0)) return EINVAL;
     if ((q->flags & PEER_META_GONE) != 0) {
         fsio_part_delete(peer_meta->io, q->ino);
@@ -162,9 +161,7 @@ static int spare(struct peer_meta *peer_meta, const struct peer_meta_question *q
     if (may_know(peer_meta, &(struct meta_attr){.ino = q->ino, .mode = S_IFREG}))
         peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, dir, dir != 0 ? q->name : NULL, q->name_length);
     bool used = peer_meta->has_kernel && peer_meta->kernel.uses(peer_meta->kernel.context, q->ino);
-    if (used || !meta_is_unused(peer_meta->meta, q->ino)) return META_BUSY;
-    fsio_open_count(peer_meta->io, q->ino, &readers, &writers);
-    return readers + writers > 0 ? META_BUSY : 0;
+    return used || opens_is_used(meta_opens(peer_meta->meta), q->ino) ? META_BUSY : 0;
 }
 
 /* ── renaming ── */

@@ -31,7 +31,7 @@ static struct bench start(bool no_open) {
     struct amfs_fuse_options options = {.passthrough = true, .no_open = no_open, .entry_ns = 1000000000, .attr_ns = 1000000000};
     it.meta = meta_new(0);
     CHECK(it.meta != NULL && meta_set_table(it.meta, owners, PARTITIONS, 1) == 0);
-    it.io = fsio_new(&(struct fsio_options){.root = top, .threads = 1}, error, sizeof error);
+    it.io = fsio_new(&(struct fsio_options){.root = top, .threads = 1, .opens = meta_opens(it.meta)}, error, sizeof error);
     CHECK(it.io != NULL);
     fsio_set_table(it.io, owners, PARTITIONS);
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);

@@ -29,7 +29,7 @@ static void test_longest_question_comes_in_part(void) {
     int ends[2], room = 4 << 20;
     struct meta *meta = meta_new(0);
     CHECK(meta != NULL && meta_set_table(meta, owners, PARTITIONS, 1) == 0);
-    struct fsio *io = fsio_new(&(struct fsio_options){.root = top, .threads = 1}, error, sizeof error);
+    struct fsio *io = fsio_new(&(struct fsio_options){.root = top, .threads = 1, .opens = meta_opens(meta)}, error, sizeof error);
     struct peer_meta *peer_meta = io == NULL ? NULL : peer_meta_new(meta, io);
     CHECK(peer_meta != NULL);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
@@ -124,7 +124,7 @@ static void test_kernels_are_told_of_directories(void) {
     char error[256];
     struct meta *meta = meta_new(0);
     CHECK(meta != NULL && meta_set_table(meta, owners, PARTITIONS, 1) == 0);
-    struct fsio *io = fsio_new(&(struct fsio_options){.root = top, .threads = 1}, error, sizeof error);
+    struct fsio *io = fsio_new(&(struct fsio_options){.root = top, .threads = 1, .opens = meta_opens(meta)}, error, sizeof error);
     struct peer_meta *peer_meta = io == NULL ? NULL : peer_meta_new(meta, io);
     CHECK(peer_meta != NULL);
     peer_meta_set_kernel(peer_meta, &(struct peer_meta_kernel){NULL, knows, unseen, knows, forget, written, touched});

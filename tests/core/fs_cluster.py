@@ -117,6 +117,7 @@ class Cluster:
         self.act(node, node.fs.handle(ClockRead(self.clock()), self.time))
         self.act(node, node.fs.handle(event, self.time))
         node.fs.check_invariants()
+        node.check_uses()
 
     def act(self, node: Node, effects: list[Any]) -> None:
         for effect in effects:

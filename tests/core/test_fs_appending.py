@@ -70,7 +70,7 @@ class MountAppender(Appender):
         open_here.discard(self.number)
         size, blocks, atime, mtime = node.close(self.number)
         if not open_here:
-            self.tell_closed(not any(node.uses(self.ino)), Attr(ino=self.ino, size=size, blocks=blocks, atime=atime, mtime=mtime))
+            self.tell_closed(not node.is_used(self.ino), Attr(ino=self.ino, size=size, blocks=blocks, atime=atime, mtime=mtime))
 
     def opened(self) -> None:
         error, value = self.cluster.answers[self.token]

@@ -26,7 +26,7 @@ class OneNode:
     def __init__(self, store: str, limit: int = 0) -> None:
         self.meta = Meta(0)
         self.meta.set_table([0] * PARTITIONS, 1)
-        self.io = Io(0, store, "", 1, limit, key=bytes(32))  # so that it takes digests
+        self.io = Io(0, store, "", 1, limit, key=bytes(32), meta=self.meta)  # so that it takes digests
         self.io.set_table([0] * PARTITIONS)
         self.mounts: list[Fuse] = []
         self.poll = select.epoll()

@@ -82,7 +82,7 @@ def test_a_removed_file_lives_as_long_as_it_is_open(serve: Any, way: dict[str, A
 
 def test_nothing_is_left_open(serve: Any, way: dict[str, Any]) -> None:
     served = serve()
-    path, fuse = served.mount(**way)
+    path, _ = served.mount(**way)
     before = len(os.listdir("/proc/self/fd"))
     inodes = []
     for number in range(200):
@@ -90,7 +90,7 @@ def test_nothing_is_left_open(serve: Any, way: dict[str, Any]) -> None:
         inodes.append((path / str(number)).stat().st_ino)
         (path / str(number)).read_bytes()
     until(lambda: all(served.node.meta.getattr(ino, 0)[8] for ino in inodes))  # finished
-    until(lambda: all(fuse.open_count(ino) == (0, 0) == served.node.io.open_count(ino) for ino in inodes))
+    until(lambda: not any(any(served.node.meta.uses(ino)) for ino in inodes))
     until(lambda: len(os.listdir("/proc/self/fd")) <= before)
     served.node.meta.check()
 

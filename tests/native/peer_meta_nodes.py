@@ -172,7 +172,7 @@ class Node:
         root.mkdir()
         self.number = number
         self.meta = Meta(number)
-        self.io = Io(number, str(root), "127.0.0.1", limit=limit, key=KEY)
+        self.io = Io(number, str(root), "127.0.0.1", limit=limit, key=KEY, meta=self.meta)
         self.io.set_stall_ms(stall_ms)
         self.io.serve(self.meta)
         self.root = root

@@ -15,8 +15,8 @@ CSRC = Path(__file__).resolve().parents[2] / "csrc"
 
 #: Lower number, lower folder. Those of one number do not call each other.
 FOLDERS = {
-    "common": 0, "data/peers": 1, "data/state": 2, "data/store": 3, "data/striped": 4, "data": 5, "launcher": 6, "metadata": 6, "fuse": 7,
-    "bindings": 8, "programs": 8,
+    "common": 0, "open": 1, "data/peers": 1, "data/state": 2, "data/store": 3, "data/striped": 4, "data": 5, "launcher": 6, "metadata": 6,
+    "fuse": 7, "bindings": 8, "programs": 8,
 }  # fmt: skip
 
 #: What the folders below data/ do for those above it is declared in one header, which each of them includes.

@@ -166,7 +166,7 @@ class Evictor:
         except OSError:
             return False
         self._caches.uncache((ino,))
-        if (yield from self._files.is_in_use(ino)):  # opened between these two: its opener may read what lies here, and nobody else
+        if self._files.is_in_use(ino):  # opened between these two: its opener may read what lies here, and nobody else
             return False
         yield from work(w.DropWhole(ino))
         return True

@@ -42,10 +42,12 @@ T = TypeVar("T")
 
 
 class _Uses(NamedTuple):
-    """Of a file on this node: handles in the store, and does anybody write it."""
+    """Of a file on this node, as of ``Meta.uses``: by anybody; by other nodes; by mounts that have opened it at its shard."""
 
-    handles: int
-    writing: bool
+    readers: int
+    writers: int
+    others: int
+    direct: int
 
 
 def _closing(ino: int) -> object:
@@ -193,7 +195,7 @@ class OpenFiles:
             opened = yield from self._opener.open(file, writing, truncate, put)
         except OSError:
             # The next opening must not believe that what a writer has is here.
-            if writing and not file.unreported and not (yield from self._uses(ino)).writing:
+            if writing and not file.unreported and not self._has_writer(ino, self._uses(ino)):
                 with suppress(OSError):
                     yield from self._owners.ask(p.AbortWriteOpen(ino))
             raise
@@ -207,17 +209,20 @@ class OpenFiles:
 
     # ── uses ───────────────────────────────────────────────────────────────────────────────────────
 
-    def is_in_use(self, ino: int) -> Operation[bool]:
+    def is_in_use(self, ino: int) -> bool:
         """Is it open here, or about to be?"""
-        counted = any((yield from work(w.CountUses(ino))))
-        file = self._files.get(ino)  # as it is now: an opening may have begun meanwhile
-        return counted or bool(self._meta.direct_uses(ino)[0]) or (file is not None and bool(file.opening or file.proxy or file.users))
+        return any(self._uses(ino)) or self._counts(ino)
 
-    def _uses(self, ino: int) -> Operation[_Uses]:
-        """Who has it open here."""
-        writing = self._is_written(ino)  # a mount that is answered now has its handle only after we have looked, and may say meanwhile
-        readers, writers = yield from work(w.CountUses(ino))  # that another of its handles was its last
-        return _Uses(readers + writers, bool(writers or writing or self._is_written(ino)))
+    def _counts(self, ino: int) -> bool:
+        """Handles that were given out here and may not be open yet, and openings under way."""
+        file = self._files.get(ino)
+        return file is not None and bool(file.opening or file.proxy or file.users)
+
+    def _uses(self, ino: int) -> _Uses:
+        return _Uses(*self._meta.uses(ino))
+
+    def _has_writer(self, ino: int, uses: _Uses) -> bool:
+        return bool(uses.writers) or self._is_written(ino)
 
     def _is_written(self, ino: int) -> bool:
         file = self._files.get(ino)
@@ -225,16 +230,14 @@ class OpenFiles:
 
     def _recall(self, peer: int, call: p.Recall) -> Operation[bool]:
         yield from self._caches.forget_here((call.ino,))
-        uses = yield from self._uses(call.ino)
         file = self._files.get(call.ino)
-        return not (uses.writing or (file is not None and file.opening_to_write))
+        return not (self._has_writer(call.ino, self._uses(call.ino)) or (file is not None and file.opening_to_write))
 
     def _keep(self, peer: int, call: p.Keep) -> Operation[None]:
         ino = call.ino
         self._caches.uncache((ino,))  # from now on it is not opened without asking
         kept = yield from work(w.Keep(ino))
-        file = self._files.get(ino)
-        if not (kept or (file is not None and (file.opening or file.users or file.proxy))):
+        if not (kept or self._counts(ino)):
             self._calls.tell(peer, p.Unused(ino))  # before the answer, and before it may be opened again
 
     def _has_content(self, peer: int, call: p.HasContent) -> bool:
@@ -298,7 +301,7 @@ class OpenFiles:
         """The node that asked for it may have died before it opened anything."""
         while self._has_proxy(ino):
             yield Sleep(PROXIED_S)
-            if self._has_proxy(ino) and not (yield from work(w.CountProxied(ino))) and self._has_proxy(ino):
+            if self._has_proxy(ino) and not self._uses(ino).others:
                 yield from self._close_proxy(ino, self._of(ino).close_proxy())
 
     def _has_proxy(self, ino: int) -> bool:
@@ -355,11 +358,8 @@ class OpenFiles:
         try:
             written: Facts | None = None
             error, same = 0, False
-            opening = self._of(ino).opening_to_write  # was let in as this node, which writes already
-            uses = yield from self._uses(ino)
-            files = self._meta.direct_uses(ino)[0]
-            file = self._of(ino)
-            last = file.unreported and not (uses.writing or opening or file.opening_to_write)
+            file, uses = self._of(ino), self._uses(ino)
+            last = file.unreported and not (self._has_writer(ino, uses) or file.opening_to_write)
             if last:
                 written = yield from self._written(ino, file.report())
                 file = self._of(ino)
@@ -368,12 +368,13 @@ class OpenFiles:
                         error = yield from self._copy_grown(ino, file.copies)
                     else:
                         error, same = yield from self._checkpoints.finish(ino, written)
-                    file = self._of(ino)
-            used = bool(file.opening or file.users or uses.handles or uses.writing or file.unreported)
+                uses = self._uses(ino)
+            file = self._of(ino)
+            used = bool(file.opening or file.users or uses.readers or self._has_writer(ino, uses) or file.unreported)
             if not used:
                 self._meta.claim(ino, False)
-            if last or not (used or files):
-                yield from self._tell_closed(ino, written, used or files > 0, same, origin)
+            if last or not (used or uses.direct):
+                yield from self._tell_closed(ino, written, used or uses.direct > 0, same, origin)
             if error:
                 self._calls.spawn(self._owners.ask(p.Secure(ino)))  # the shard goes on trying
                 raise failure(error)
@@ -570,7 +571,7 @@ class OpenFiles:
 
     def spare(self, ino: int, drop: Callable[[], Operation[T]], used: T) -> Operation[T]:
         """Have ``drop`` remove what lies here, while nothing is brought; what that answers. ``used``: it is in use."""
-        if (yield from self.is_in_use(ino)):
+        if self.is_in_use(ino):
             return used
         yield Acquire(_bringing(ino))  # no opening has it, which might itself wait for room
         try:

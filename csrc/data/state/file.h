@@ -4,6 +4,7 @@
 
 #include "data/fsio.h"
 #include "data/peers/client.h"
+#include "open/opens.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,6 +22,7 @@ struct fsio_file {
     struct fsio_file *next; /* in its bucket */
     struct fsio *io;
     uint64_t ino;
+    struct open_record *open; /* its counts of handles and of other nodes change with `lock` held */
     int references; /* under files_lock: handles, other nodes, requests on their way, and an end that is kept */
     int64_t ended_ms; /* STRIPED, under files_lock: when its end was kept last (ends.c); 0: its record knows it */
 
@@ -36,7 +38,6 @@ struct fsio_file {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int readers, writers; /* handles of this node */
     bool told_reading, told_writing; /* REMOTE: what its node knows of that; under the gate */
     struct fsio_users *users;
     _Atomic uint64_t size; /* STRIPED: the size; LOCAL: the highest end accounted for */
@@ -75,6 +76,8 @@ struct fsio_handle {
 };
 
 /* files.c */
+bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
+void fsio_count(struct fsio_file *file, enum open_user user, bool writing, int by); /* likewise */
 struct fsio_file *fsio_file_look(struct fsio *io, uint64_t ino); /* with files_lock held: an active file without a reference, or NULL */
 struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino); /* a reference to an active file, or NULL */
 struct fsio_file *fsio_file_make(struct fsio *io, uint64_t ino); /* likewise; one without a kind if there is none. NULL: no memory */
@@ -85,7 +88,6 @@ void fsio_free_later(struct fsio_file *file); /* by a worker: this can mean to w
 void fsio_drop_later(struct fsio_file *file); /* likewise */
 struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino); /* with its gate held alone; NULL: somebody has it open */
 void fsio_file_exit(struct fsio_file *file);
-bool fsio_has_writers(const struct fsio_file *file); /* here or through here; with its lock held */
 bool fsio_file_written(struct fsio_file *file);
 int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have no name any more */
 

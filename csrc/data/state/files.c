@@ -23,7 +23,11 @@ struct fsio_file *fsio_file_find(struct fsio *io, uint64_t ino) {
 
 static struct fsio_file *new_file(struct fsio *io, uint64_t ino) {
     struct fsio_file *file = calloc(1, sizeof *file);
-    if (file == NULL) return NULL;
+    if (file != NULL) file->open = opens_hold(io->opens, ino);
+    if (file == NULL || file->open == NULL) {
+        free(file);
+        return NULL;
+    }
     file->io = io;
     file->ino = ino;
     file->fd = -1;
@@ -37,9 +41,12 @@ static void free_file(struct fsio_file *file) {
     file->io->leave_file(file);
     while (file->users != NULL) {
         struct fsio_users *next = file->users->next;
+        fsio_count(file, OPEN_NODES, false, -file->users->readers);
+        fsio_count(file, OPEN_NODES, true, -file->users->writers);
         free(file->users);
         file->users = next;
     }
+    opens_release(file->io->opens, file->open);
     pthread_cond_destroy(&file->changed);
     pthread_mutex_destroy(&file->lock);
     pthread_rwlock_destroy(&file->gate);
@@ -126,10 +133,10 @@ void fsio_file_exit(struct fsio_file *file) {
     fsio_file_drop(file);
 }
 
-bool fsio_has_writers(const struct fsio_file *file) {
-    bool written = file->writers > 0;
-    for (const struct fsio_users *user = file->users; user != NULL; user = user->next) written |= user->writers > 0;
-    return written;
+bool fsio_has_writers(const struct fsio_file *file) { return open_data_writes(file->open); }
+
+void fsio_count(struct fsio_file *file, enum open_user user, bool writing, int by) {
+    opens_count(file->io->opens, file->open, user, writing, by);
 }
 
 bool fsio_file_written(struct fsio_file *file) {
@@ -137,24 +144,6 @@ bool fsio_file_written(struct fsio_file *file) {
     bool written = fsio_has_writers(file);
     pthread_mutex_unlock(&file->lock);
     return written;
-}
-
-int fsio_open_count(struct fsio *io, uint64_t ino, int *readers, int *writers) {
-    *readers = *writers = 0;
-    pthread_mutex_lock(&io->files_lock); /* rather than with a reference: who gives up the last one may have to wait for other nodes */
-    struct fsio_file *file = fsio_file_look(io, ino);
-    if (file != NULL) {
-        pthread_mutex_lock(&file->lock);
-        *readers = file->readers;
-        *writers = file->writers;
-        for (const struct fsio_users *user = file->users; user != NULL; user = user->next) {
-            *readers += user->readers;
-            *writers += user->writers;
-        }
-        pthread_mutex_unlock(&file->lock);
-    }
-    pthread_mutex_unlock(&io->files_lock);
-    return 0;
 }
 
 int64_t fsio_deleted_bytes(struct fsio *io) {

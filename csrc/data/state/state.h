@@ -3,7 +3,7 @@
  * files; lost.c: stripes that went with a node; ends.c: files whose record does not know their end yet.
  *
  * Locks, in the order in which they may be taken: a file's gate, files_lock, a file's lock, then any of stripes_lock, table_lock, the client's,
- * spill_lock, room_lock (before the next), events_lock (leaves). Nobody waits for the network with any but a gate held, and one of passing_on (after the gates), which
+ * spill_lock, room_lock (before the next), events_lock, that of open/opens.h (leaves). Nobody waits for the network with any but a gate held, and one of passing_on (after the gates), which
  * waits for the lane of copies only. Of passing_on and taking nobody holds two. */
 #ifndef AMFS_DATA_STATE_H
 #define AMFS_DATA_STATE_H
@@ -14,6 +14,7 @@
 #include "data/fsio.h"
 #include "data/peers/client.h"
 #include "file.h"
+#include "open/opens.h"
 #include "workers.h"
 
 #include <errno.h>
@@ -48,6 +49,7 @@ struct fsio {
     int event_fd;
     atomic_bool stopping;
 
+    struct opens *opens;
     pthread_mutex_t files_lock;
     struct fsio_file *files[FSIO_FILE_BUCKETS];
     atomic_bool keeps_ends;

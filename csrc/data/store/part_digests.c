@@ -38,11 +38,10 @@ static atomic_int *changing(struct fsio *io, uint64_t ino, int64_t index) {
 }
 
 static bool is_written(struct fsio *io, uint64_t ino, int64_t index) {
-    int readers, writers;
     if (atomic_load(changing(io, ino, index)) > 0) return true;
     if (index != FSIO_WHOLE) return false;
-    fsio_open_count(io, ino, &readers, &writers);
-    return writers > 0;
+    struct open_record record = opens_look(io->opens, ino);
+    return open_data_writes(&record);
 }
 
 /* The moment is before the look at the writers: one that comes later makes it forgotten. */

@@ -117,10 +117,9 @@ static int exchange(struct fsio *io, const char *aside, const char *name, const 
 static int put_link(struct fsio *io, uint64_t ino, int part, const struct stat *was, const char *target) {
     char name[FSIO_NAME_BYTES], aside[FSIO_NAME_BYTES], link[FSIO_TARGET_BYTES + 3];
     struct stat is;
-    bool (*used)(struct fsio *, uint64_t) = atomic_load(&io->store->used_elsewhere);
     fsio_part_name(ino, FSIO_WHOLE, name);
     fsio_fresh_name(io, ino, aside);
-    if (used != NULL && used(io, ino)) return EBUSY;
+    if (opens_look(io->opens, ino).mounted) return EBUSY;
     if (fstat(part, &is) != 0 || !is_same(was, &is) || ns_of(was->st_ctim) != ns_of(is.st_ctim)) return EAGAIN;
     snprintf(link, sizeof link, "../%s", target);
     if (symlinkat(link, io->store->root_fd, aside) != 0) return errno;
@@ -130,7 +129,7 @@ static int put_link(struct fsio *io, uint64_t ino, int part, const struct stat *
     if (error == 0) {
         /* A mount may have opened it in the last moment: then the kernel has the part, and all is as it was. */
         bool stays =
-            fstatat(io->store->root_fd, aside, &is, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(was, &is) || (used != NULL && used(io, ino));
+            fstatat(io->store->root_fd, aside, &is, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(was, &is) || opens_look(io->opens, ino).mounted;
         fsio_spill_lock(io);
         if (stays && exchange(io, aside, name, target) == 0) error = EBUSY; /* else it was deleted meanwhile, with the copy */
         fsio_spill_unlock(io);

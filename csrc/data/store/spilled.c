@@ -27,10 +27,6 @@ void fsio_spill_above(struct fsio *io, uint64_t mark, uint64_t most) {
     io->store->spill_most = most;
 }
 
-void fsio_set_used_elsewhere(struct fsio *io, bool (*used)(struct fsio *io, uint64_t ino)) {
-    atomic_store(&io->store->used_elsewhere, used);
-}
-
 bool fsio_spills(const struct fsio *io) { return io->store->spill != NULL && io->store->spill_above != 0; }
 
 uint64_t fsio_spilled(struct fsio *io) {

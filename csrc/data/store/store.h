@@ -44,7 +44,6 @@ struct fsio_store {
     atomic_uint spill_count;
     atomic_bool pressed; /* somebody is at it */
     _Atomic int64_t press_vain_until_ms;
-    bool (*_Atomic used_elsewhere)(struct fsio *io, uint64_t ino);
     atomic_int open_fds;
     atomic_uint fresh_count;
 
