@@ -5,7 +5,7 @@ Owns one record a node: its state in the run, and whether it answers. Must not k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from amfs.vocabulary.states import RUN_NEXT, RUN_NODE_NEXT, RunEvent, RunNodeEvent, RunNodeState, RunState, illegal
 
@@ -60,10 +60,11 @@ class Course:
             self._counts[record.state] += 1
         return record
 
-    def follow(self, epoch: int, members: Mapping[int, int]) -> bool:
-        """There is a new view. Says whether nodes are lost, or may be: they may have come and gone in views that were missed."""
+    def follow(self, epoch: int, members: Mapping[int, int], in_order: Iterable[int] = ()) -> bool:
+        """There is a new view. Says whether nodes are lost, or may be: they may have come and gone in views that were missed. Nothing of
+        the run is lost with those that have left ``in_order`` since the view before."""
         before, self.epoch = self.epoch, epoch
-        lost = bool(self.set_members(members)) or (before > 0 and epoch != before + 1)
+        lost = not {*in_order}.issuperset(self.set_members(members)) or (before > 0 and epoch != before + 1)
         if not before:
             self.began = self.whole = epoch
         elif lost:  # a rival may count fewer epochs, and its nodes have lost others while the run went on

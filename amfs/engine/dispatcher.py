@@ -54,6 +54,7 @@ class Dispatcher(Machine):
             m.TaskMoved: self.on_task_moved,
             m.ReducePlan: self.on_reduce_plan,
             m.PartLost: self.on_part_lost,
+            m.Farewell: self.on_farewell,
         }
         self.on_event = {TimerFired: self.on_timer, MembersChanged: self.on_members_changed}
 
@@ -386,7 +387,7 @@ class Dispatcher(Machine):
                 worker = record.giver if record.worker in everyone else record.worker
                 self._take_off(run, record)
                 self._lost(run, record, worker)
-            if gone:
+            if any(number not in event.in_order.get(node, ()) for node in gone):
                 run.lossy = True
                 trees, run.trees = run.trees, {}
                 self._replant(number, run, trees)
@@ -396,6 +397,12 @@ class Dispatcher(Machine):
             run.placement.forget(set(everyone))
             run.health.forget(set(everyone), set(self.workers))
             self._dirty[number] = None
+
+    def on_farewell(self, peer: int, message: m.Farewell) -> None:
+        """A node that drains asks whether this one has heard all, and will not say that a task is still there. If not it asks again."""
+        drains, tasks = self.everyone.get(peer, 0) < 0, (record for run in self.runs.values() for record in run.records.values())
+        if drains and not message.heard and not any(peer in (record.worker, record.giver) for record in tasks):
+            self.send(peer, m.Farewell(message.number, heard=True))
 
     def on_part_lost(self, peer: int, message: m.PartLost) -> None:
         """A copy was damaged, or could not be fetched. Each reader tells of that; the tree that is planned then has other parts. The heir

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 import msgspec
 
@@ -513,11 +513,13 @@ class FileTable:
 
     # ── the machine's surroundings change ──────────────────────────────────────────────────────────
 
-    def members_changed(self, before: PartitionTable, dead: Set[int]) -> None:
-        """Publish and ask again what a shard knew that died; forget what the dead held."""
-        parts = self.lost_parts.after(before, self.state.table, dead)
+    def members_changed(self, before: PartitionTable, dead: Set[int], in_order: Mapping[int, Set[int]]) -> None:
+        """Publish and ask again what a shard knew that died; forget what the dead held. A shard that has left ``in_order`` has handed
+        over all that it knew of some runs."""
+        parts = self.lost_parts.after(before, self.state.table, dead - in_order.keys())
+        given = [(runs, self.lost_parts.given_by((node,))) for node, runs in in_order.items()]
         for run in self.runs.values():
-            again = self._named_in(run, parts)
+            again = self._named_in(run, {*parts, *[part for runs, more in given if run.id not in runs for part in more]})
             for file in list(run.files.values()):
                 if file.state == FileState.REMOTE and any(holder in dead for holder in file.holders):
                     file.holders = tuple(holder for holder in file.holders if holder not in dead)

@@ -10,7 +10,7 @@ Every message may be repeated: publishing adds a holder once, waiters are a set,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any
 
 from amfs.engine.machine import GoneRuns, Machine
@@ -141,14 +141,9 @@ class FlsShard(Machine):
             self._receive_late(message.peer, message.message)
 
     def _receive_late(self, peer: int, message: ByName) -> None:
-        """Its sender may have died meanwhile: then it holds nothing, and waits for nothing."""
-        if peer in self.moves.dead:
-            if isinstance(message, m.Publish):
-                there = [file.name for file in message.files if file.retention == SHARED_RETENTION or file.listing]
-                message = only(message, there)
-            elif isinstance(message, (m.Replica, m.Locate)):
-                return
-        self.receive(peer, message)
+        """Its sender may be gone meanwhile: then it holds nothing, and waits for nothing."""
+        if peer not in self.moves.dead or not isinstance(message, (m.Replica, m.Locate)):
+            self.receive(peer, message)
 
     def _go_on(self) -> None:
         """Hear what need not wait any longer."""
@@ -250,6 +245,7 @@ class FlsShard(Machine):
             record.lost = record.gone = False
         elif record.state == _INVALID:
             record.lost |= facts.lost or facts.state == _VALID
+            record.size = record.size or facts.size
             record.gone |= facts.gone
             if facts.state == _FAILED:
                 self._move(record, LookupEvent.POISONED)
@@ -283,6 +279,9 @@ class FlsShard(Machine):
         for file in message.files:
             record = self._record(run, file.name)
             first = record.state != _VALID
+            if peer in self.moves.dead and not (file.listing or file.retention == SHARED_RETENTION):
+                self._was_made(run, record, file)
+                continue
             self._move(record, LookupEvent.PUBLISHED)
             record.made = True
             if first:
@@ -305,10 +304,27 @@ class FlsShard(Machine):
             if record.released >= record.readers:
                 self._drop_if_done(run, record)
 
+    def _was_made(self, run: int, record: FileRecord, file: m.Published) -> None:
+        """The node that has made it is gone, and says so late. Had this come before, its record would be as it is now."""
+        if file.retention >= 0:
+            record.readers, record.final = file.retention >> 1, bool(file.retention & m.FINAL)
+        if record.state != _INVALID:
+            return
+        record.lost |= not record.made
+        record.made, record.size = True, file.size
+        if record.waiters:
+            self._miss(run, record)
+        if record.settler >= 0:
+            self._finalize(run, record, record.settler)
+
     def on_replica(self, peer: int, message: m.Replica) -> None:
         records = self.runs.get(message.run)
         for name in message.names:
             record = records.get(name) if records else None
+            if record is not None and record.lost and record.made and record.state == _INVALID and peer not in self.moves.dead:
+                self._move(record, LookupEvent.PUBLISHED)  # its last holder went while word of this copy was on its way
+                record.lost, record.holders = False, [peer]
+                self._tell_waiters(message.run, record)
             if record is None or record.state != _VALID:
                 # Dropped while the copy was on its way: the copy must go too, or it would stay to the end of the run.
                 self._drops.setdefault((message.run, peer), []).append(name)
@@ -409,7 +425,7 @@ class FlsShard(Machine):
         if run in self.gone:
             return
         self.clients[run] = message.client
-        if message.epoch < self.moves.lost_at:
+        if not self.moves.is_whole(run, message.epoch):
             self.keeping.add(run)  # some of its records were elsewhere before
             self._miss_all(run)
         if run not in self.moves.since:
@@ -431,12 +447,12 @@ class FlsShard(Machine):
             self._hand_over(left)
 
     def on_members_changed(self, event: MembersChanged) -> None:
-        """Records of partitions that moved go to their new shards. If nodes were lost no file of these runs is dropped from now on."""
+        """Records of partitions that moved go to their new shards. If nodes were lost no file of these runs is dropped from now on. With a
+        node that has left in order only the copies are gone that it had."""
         turn = self.moves.follow(event, self._known())
-        if turn.lost:
-            self.keeping.update(self._known())
+        self.keeping.update(self._known() if turn.lost else turn.unheard)
         for node in sorted(event.dead):
-            self._forget_node(node)
+            self._forget_node(node, event.in_order.get(node, frozenset()))
         for nodes in self.given.values():
             nodes -= event.dead
         if turn.jumped:
@@ -445,17 +461,19 @@ class FlsShard(Machine):
         if turn.left or turn.gave:
             self._hand_over(turn.left, event.slots.keys() - {self.node} if turn.jumped else ())
         self._go_on()
-        for sender, message in self.moves.lost_on_the_way() if turn.lost else ():
+        for sender, message in self.moves.lost_on_the_way() if event.dead or turn.lost else ():
             self._receive_late(sender, message)
         for sender, early in self.moves.due():
             self.on_message[type(early)](sender, early)
 
-    def _forget_node(self, node: int) -> None:
-        """``node`` died: it holds nothing and waits for nothing any more."""
+    def _forget_node(self, node: int, heard: Set[int]) -> None:
+        """``node`` is gone: it holds nothing and waits for nothing any more. ``heard``: runs of which all is known that it said."""
         for run, records in self.runs.items():
             for record in records.values():
                 record.waiters.pop(node, None)
                 self._lose_holder(run, record, node)
+                if run in heard:
+                    continue
                 if record.waiters:  # word that it was made may have died with the node
                     self._miss(run, record)
                 if record.settler >= 0:
@@ -539,6 +557,11 @@ class FlsShard(Machine):
             for (run, to), settled in self._settled.items():
                 self.send(to, m.Flushed(run, tuple(settled)))
             self._settled = {}
+
+    def is_cleared(self) -> bool:
+        """Has this shard nothing that another one is to have?"""
+        moves = self.moves
+        return not (any(self.runs.values()) or any(self.dropped.values()) or moves.expected or moves.waiting or moves.early)
 
     def records(self) -> Iterable[tuple[int, FileRecord]]:
         for run, records in self.runs.items():

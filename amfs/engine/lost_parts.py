@@ -29,10 +29,15 @@ class LostParts:
             return frozenset(range(len(table.owners)))  # nobody knows what has moved in the views that were missed
         if before.owners != table.owners:
             self._moves.append(moves_between(before, table))
-        lost: set[int] = set()
-        for node in dead:
-            lost.update(self._given.pop(node, ()), *[moves.left.get(node, ()) for moves in self._moves])
+        lost = self.given_by(dead)
         while len(self._moves) > _LATE:
             for node, left in self._moves.popleft().left.items():
                 self._given.setdefault(node, set()).update(left)
         return lost
+
+    def given_by(self, nodes: Iterable[int]) -> set[int]:
+        """Partitions that these nodes had."""
+        given: set[int] = set()
+        for node in nodes:
+            given.update(self._given.pop(node, ()), *[moves.left.get(node, ()) for moves in self._moves])
+        return given

@@ -69,6 +69,7 @@ class Membership(Machine):
         self.manager_heard = 0.0
         self.next_id = 0  # the highest id given out so far
         self.left: set[int] = set()  # ids of nodes that were members
+        self.in_order: dict[int, tuple[int, ...]] = {}  # nodes that have said that they leave so -> runs
         self.unreachable: set[int] = set()  # members to which our link is down
         self.refused: dict[int, float] = {}  # node that lives and has lately given up on this one -> when it said so
         self.majority = Majority(me.node, self.limits.suspect_s)
@@ -194,7 +195,8 @@ class Membership(Machine):
         """As manager, or as the one that takes its place: the next view for everybody."""
         old = self.view
         assert old is not None
-        change = m.ViewChange(old.epoch, old.manager, self.node, joined, left, draining, moves)
+        in_order = tuple([(node, self.in_order[node]) for node in left if node in self.in_order])
+        change = m.ViewChange(old.epoch, old.manager, self.node, joined, left, draining, moves, in_order)
         view = follow(old, change)
         self._adopt(view)
         self.announced_at = self.now
@@ -206,8 +208,7 @@ class Membership(Machine):
             self.send(client, view)
 
     def on_view_change(self, peer: int, message: m.ViewChange) -> None:
-        view = self.view
-        if view is None:
+        if (view := self.view) is None:
             return  # the manager sends the whole view to new nodes
         if follows(message, view):
             self.on_view(peer, follow(view, message))
@@ -303,12 +304,10 @@ class Membership(Machine):
             return
         self.majority.hear(peer, self.now, message.deaf)
         self.majority.knows(peer, message.epoch)
-        known = self.peers.get(peer)
-        if known is not None:
+        if (known := self.peers.get(peer)) is not None:
             known.heard = self.now
             self._move(peer, known, PeerEvent.HEARD)
-        view = self.view
-        if view is None:
+        if (view := self.view) is None:
             return
         if peer == view.manager:
             self.manager_heard = self.now
@@ -493,6 +492,7 @@ class Membership(Machine):
         if self.is_manager and message.node in self.peers:
             if peer == message.node:
                 self.majority.gone.add(peer)
+                self.in_order.update({peer: message.runs} if message.runs else {})
             self._take_for_dead([message.node], PeerEvent.GOODBYE)
         elif not self.is_manager and peer == message.node:
             self.on_peer_gone(PeerGone(peer))
@@ -529,7 +529,7 @@ class Membership(Machine):
         if view is not None:
             for node in dict.fromkeys([view.manager, *self.majority.successors(view.manager)[:_TOLD]]):
                 if node != self.node:
-                    self.send(node, m.Leave(self.node))
+                    self.send(node, m.Leave(self.node, event.runs))
         self.out.append(Stop(event.reason))
 
     def on_shutdown(self, peer: int, message: m.Shutdown) -> None:

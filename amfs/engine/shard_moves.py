@@ -11,7 +11,7 @@ wait for it. A message for a partition of another shard, whose sender had anothe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
@@ -49,6 +49,7 @@ class Turn(NamedTuple):
     """What a new view means for a shard."""
 
     lost: bool  # nodes were lost, or may have been: records may be gone
+    unheard: Set[int]  # runs of which nodes that have left in order had not heard all
     jumped: bool  # the view before it was missed
     gave: bool  # partitions have gone to others
     left: list[int]  # partitions that others have now, of which this shard has all that there is
@@ -70,7 +71,8 @@ class ShardMoves:
         self.table: PartitionTable | None = None
         self.epoch = 0
         self.lost_at = 0  # the epoch since which this shard knows that no node was lost
-        self.dead: set[int] = set()  # nodes that were lost; a number is never given twice
+        self.left: list[tuple[int, Set[int]]] = []  # the epochs since then in which nodes left in order, and the runs of which these spoke
+        self.dead: set[int] = set()  # nodes that were lost, or have left; a number is never given twice
         self.since: dict[int, int] = {}  # run -> epoch in which it began, as its submitter has said
         #: partition -> the node that is to hand it over, and the epoch in which it moved. It may have moved on since: then what comes is
         #: passed on.
@@ -93,15 +95,19 @@ class ShardMoves:
             if event.new:
                 owners = event.table.owners
                 self.expected = {part: (NOBODY_KNOWS, epoch) for part, owner in enumerate(owners) if owner == self.node}
-            return Turn(False, False, False, [])
+            return Turn(False, frozenset(), False, False, [])
+        lost = jumped or not event.dead <= event.in_order.keys()
+        if lost:
+            self.lost_at, self.left = epoch, []
         if jumped:
-            self.lost_at = epoch
             self.expected.clear()
             self.unsaid.clear()
-            return Turn(True, True, True, [])
+            return Turn(True, frozenset(), True, True, [])
         free = self._expect_nothing_of(event.dead) if event.dead else []
-        if event.dead:
-            self.lost_at = epoch
+        for node, heard in event.in_order.items():
+            self.left.append((epoch, heard))
+            # What was sent on to it is with those to whom it has sent that on.
+            self.sent_on = [each for each in self.sent_on if each[0] != node or each[2].run not in heard]
         moves = moves_between(before, event.table)
         gave = moves.left.get(self.node, ())
         left = [part for part in gave if part not in self.expected]
@@ -113,7 +119,12 @@ class ShardMoves:
             else:
                 self.expected.pop(part, None)
         left += [part for part in free if not self.has(part) and part not in left]
-        return Turn(bool(event.dead), False, bool(gave), left)
+        unheard = {run for run in runs if any(run not in heard for heard in event.in_order.values())}
+        return Turn(lost, unheard, False, bool(gave), left)
+
+    def is_whole(self, run: int, epoch: int) -> bool:
+        """Was nothing of the run lost with a node? Its submitter knows that of the time until ``epoch``."""
+        return epoch >= self.lost_at and all(epoch >= left or run in heard for left, heard in self.left)
 
     def _expect_nothing_of(self, nodes: Iterable[int]) -> list[int]:
         """These nodes have nothing more to hand over, nor have those that nobody knows. Returns the partitions."""

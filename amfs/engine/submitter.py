@@ -1,8 +1,8 @@
 """The submitter of one run (AME §3.4, first tier): walks the workflow, gives tasks to the dispatchers within credits, counts. Pure.
 
 It keeps a byte for each task (ended or not) and the ids of tasks that are out; credits bound their number. It makes everything else about a
-task when it sends it, and forgets it then. That is enough to give the tasks of a dead dispatcher to another, and to run the tasks again
-whose files were lost with a node. What becomes of blind tasks that lack files, ``parking`` says."""
+task when it sends it, and forgets it then. That is enough to give tasks of a dead dispatcher to another, and to run those again whose files
+were lost. What becomes of blind tasks that lack files, ``parking`` says."""
 
 from __future__ import annotations
 
@@ -73,10 +73,8 @@ class Submitter(Machine):
         super().__init__(client)
         self.run, self.info = run, info
         self.tasks, self.plan, self.maker = tasks, plan, maker
-        self.fail_fast = fail_fast
-        self.limits = limits or SubmitterLimits()
-        self.state = bytearray(len(tasks))
-        maker.state = self.state
+        self.fail_fast, self.limits = fail_fast, limits or SubmitterLimits()
+        self.state = maker.state = bytearray(len(tasks))
         self.where: array[int] | None = None  # node on which each task finished; None while there is one node
         for tid in skip:
             self.state[tid] = SKIPPED
@@ -103,7 +101,7 @@ class Submitter(Machine):
         self.flush_log: list[tuple[str, int, str]] = []
         self.on_message = {
             m.View: self.on_view, m.Results: self.on_results, m.RunReady: self.on_run_ready, m.Flushed: self.on_flushed,
-            m.Lost: self.on_lost, m.RunGone: self.on_run_gone,
+            m.Lost: self.on_lost, m.RunGone: self.on_run_gone, m.Farewell: self.on_farewell,
         }  # fmt: skip
         self.on_event = {
             AddTasks: self.on_add, RunSkipped: self.on_run_skipped, CloseList: self.on_close, ForgetFiles: self.on_forget,
@@ -133,9 +131,10 @@ class Submitter(Machine):
         if old is None:
             self.set_timer(HEARTBEAT, self.limits.heartbeat_s)
         before, now = self.members, message.slots()
-        lost = self.course.follow(self.epoch, now)
+        in_order = {node for node, runs in message.in_order if self.run in runs}
+        lost, gone = self.course.follow(self.epoch, now, in_order), before.keys() - now.keys()
         told, self.table = self.table, PartitionTable(message.table, message.epoch)
-        parts = self.lost_parts.after(told, self.table, before.keys() - now.keys())
+        parts = self.lost_parts.after(told, self.table, gone - in_order)
         dispatchers = units(now, message.unit_size)
         if len(now) > 1 and self.where is None:
             self.where = array("i", [next(iter(before or now))]) * len(self.state)
@@ -144,11 +143,11 @@ class Submitter(Machine):
                 self._tell_of_run(node)
         self.again.extend(self.credits.set_dispatchers(dispatchers, now))
         self.remaking.losses += lost
-        if self.ending and lost:
+        if self.ending and gone:
             self._all_gone()
         if not dispatchers:
             self._over("no node of the session has slots for tasks" if now else "all nodes are lost, or were shut down")
-        elif before and lost and not self.ending:
+        elif before and (lost or gone) and not self.ending:
             self._tell_heirs(parts)
 
     def _tell_of_run(self, node: int) -> None:
@@ -166,8 +165,7 @@ class Submitter(Machine):
         """Nodes are lost. The submitter repeats to the shards that have ``parts`` now all that it told those before. Nothing is to be
         done about files: a worker that still needs one asks a shard, which names it to us (``on_lost``). A task that has its
         inputs already needs nothing, so their writers need not run again."""
-        state, asked = self.state, list(self.maker.asked)
-        passed: list[str] = []
+        state, asked, passed = self.state, list(self.maker.asked), list[str]()
         keys = [self.info.scope + token(tid) for tid in asked]
         for tid, key, part in zip(asked, keys, self.table.parts(keys), strict=True):
             if part not in parts:
@@ -301,8 +299,7 @@ class Submitter(Machine):
     def on_results(self, peer: int, message: m.Results) -> None:
         if message.run != self.run:
             return
-        out = self.credits.report(peer, message.parked)
-        if out is None:
+        if (out := self.credits.report(peer, message.parked)) is None:
             return
         out.difference_update([result.tid for result in message.results])
         for result in self.parking.sift(message.results, self.state, self.tasks):
@@ -354,8 +351,7 @@ class Submitter(Machine):
                 elif self.state[task_of(short)] != PENDING:
                     self.passed.append(key)
                 continue
-            writer = self.plan.writers.get(short)
-            if writer is None:
+            if (writer := self.plan.writers.get(short)) is None:
                 self.out.extend(Send(*told) for told in reduction.lost(self.run, short, self.credits.out))
                 continue
             if message.holder == m.ON_SHARED:
@@ -476,6 +472,10 @@ class Submitter(Machine):
         self._gone(message.node)
         if not self.ending and message.node in self.members:
             self._end(f"node {message.node} has ended the run: it had not heard from here for too long, or the run was resumed elsewhere")
+
+    def on_farewell(self, peer: int, message: m.Farewell) -> None:
+        if self.members.get(peer, 0) < 0:  # else the view in which it drains has not come yet, and it asks again
+            self.send(peer, m.Farewell(message.number, heard=True))
 
     def on_peer_down(self, event: PeerDown) -> None:
         """We cannot reach a node. The manager, old or new, will say what has become of it; if it says nothing, we cannot go on."""

@@ -61,7 +61,7 @@ def follow(view: View, change: ViewChange) -> View:
     if change.moves:
         table = table.balanced(staying, change.moves)
     members = sorted((*members, *change.joined), key=lambda member: member.node)
-    after = View(view.epoch + 1, change.manager, tuple(members), table.owners, view.unit_size)
+    after = View(view.epoch + 1, change.manager, tuple(members), table.owners, view.unit_size, change.in_order)
     _followed.append((view, change, after))
     return after
 

@@ -98,7 +98,7 @@ class Worker(Machine):
         self.on_event = {
             TasksExited: self.on_exited, JobDone: self.on_job_done, StoreFailed: files.on_store_failed, FileDamaged: files.on_file_damaged,
             AdoptFiles: files.on_adopt, TimerFired: self.on_timer, MembersChanged: self.on_view,
-            MoveAway: handing_over.on_move_away, GiveWay: self.room.give_way, RoomGiven: self.room.on_given,
+            MoveAway: self.on_move_away, GiveWay: self.room.give_way, RoomGiven: self.room.on_given,
             RoomRead: lambda event: state.memory.read(event.free, event.others, event.spilled, event.parts),
         }  # fmt: skip
 
@@ -173,7 +173,7 @@ class Worker(Machine):
         before, state.table = state.table, event.table
         state.peers = event.ring
         state.alive = event.slots.keys()
-        self.files.members_changed(before, dead)
+        self.files.members_changed(before, dead, event.in_order)
         for run in self.runs.values():
             for entry in list(run.tasks.values()):
                 if entry.spec.origin in dead and entry.state in (TaskState.INVALID, TaskState.READY):
@@ -495,9 +495,25 @@ class Worker(Machine):
             self.ready.push(entry)
         if self.node in event.draining:
             self.slots = 0
-            if self.state.peers and (taken := self.ready.take_back(len(self.ready))):
-                for number, peer in enumerate(self.state.peers):
-                    self._give(peer, taken[number :: len(self.state.peers)])
+            self._give_away()
+
+    def on_move_away(self, event: MoveAway) -> None:
+        """This node drains. Tasks that were on their way to it have come meanwhile."""
+        self._give_away()
+        self.handing_over.on_move_away(event)
+
+    def _give_away(self) -> None:
+        """All that has not begun and need not run here, also what waits for inputs."""
+        taken = [
+            entry for run in self.runs.values() if not run.closing and self.state.peers for entry in run.tasks.values()
+            if entry.state in (TaskState.INVALID, TaskState.READY) and not entry.askers
+            and (entry.spec.options is None or entry.spec.options.pin < 0 or not entry.spec.options.pin_hard)
+        ]  # fmt: skip
+        for entry in taken:
+            self.state.unpark(entry)
+        for number, peer in enumerate(self.state.peers if taken else ()):
+            self._give(peer, taken[number :: len(self.state.peers)])
+        self.ready.take_back(len(self.ready))  # forgets those
 
     def on_steal_none(self, peer: int, message: m.StealNone) -> None:
         pass  # the timer asks the next neighbour

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from amfs.config import DispatcherLimits, MemberLimits, MemoryLimits, WorkerLimits
 from amfs.engine.dispatcher import Dispatcher
 from amfs.engine.drain import Drain
+from amfs.engine.farewell import Rest
 from amfs.engine.fls import FlsShard
 from amfs.engine.machine import Machine
 from amfs.engine.membership import Membership
@@ -82,6 +83,10 @@ if TYPE_CHECKING:
 WITHOUT_VIEW = frozenset((
     m.View, m.ViewChange, m.Join, m.IdAssigned, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
 ))  # fmt: skip
+
+_OF_RUNS = frozenset(("fls", "worker", "dispatcher"))
+#: Of what a node says of runs: that it need not ask about before it leaves, since nobody goes by it when it has gone.
+UNCOUNTED = frozenset((m.Content, m.FilesTaken, m.StealAsk, m.StealNone, m.RunReady, m.RunGone, m.Farewell))
 
 SENDERS_TOLD = 16  # nodes from which most came: what people look at is to be as large as nodes are many
 
@@ -154,7 +159,9 @@ class NodeCore:
         self.worker = Worker(me.node, me.slots, store, worker_limits, memory_limits)
         self.dispatcher = Dispatcher(me.node, dispatcher_limits)
         self.membership = Membership(me, manager_hint, unit_size=unit_size, expected=expected, limits=member_limits, view=view)
-        self.drain = Drain(me.node, lambda: len(self.worker.inflight))
+        self.drain = Drain(me.node, lambda: len(self.worker.inflight), Rest(self._runs, self._at_rest, lambda: self.said))
+        self.said = 0  # messages about runs to others, since this node drains
+        self.followed = 0  # the epoch of the view that the machines go by
         self.machines: dict[str, Machine] = {
             "fls": self.fls, "worker": self.worker, "dispatcher": self.dispatcher, "member": self.membership,
             "drain": self.drain,
@@ -274,6 +281,8 @@ class NodeCore:
                 if effect.to == node:
                     local.append(effect.message)
                     continue
+                if self.drain.state and name in _OF_RUNS and type(effect.message) not in UNCOUNTED:
+                    self.said += 1
             elif isinstance(effect, SetTimer):
                 effect = SetTimer((name, effect.key), effect.at)
             elif isinstance(effect, CancelTimer):
@@ -352,7 +361,9 @@ class NodeCore:
         others = ring(self.node, mine) if facts.slots[self.node] else []
         draining = {member.node for member in view.members if member.draining}
         ends = {member.node: member.ends - self.wall_offset for member in view.members if member.ends}
-        event = MembersChanged(facts.table, facts.slots, dead, others, unit, draining, view.manager, ends, new)
+        next_one, self.followed = view.epoch == self.followed + 1, view.epoch
+        in_order = {node: frozenset(runs) for node, runs in view.in_order if node in dead and next_one}
+        event = MembersChanged(facts.table, facts.slots, dead, others, unit, draining, view.manager, ends, new, in_order)
         for name in ("fls", "worker", "dispatcher", "drain"):
             self._collect(name, self.machines[name].handle(event, now), out, local)
         if self.fs is not None:
@@ -360,6 +371,16 @@ class NodeCore:
         early, self.early = self.early, []
         for peer, message in early:
             self._deliver(peer, message, now, out, local)
+
+    def _runs(self) -> dict[int, int]:
+        """The runs that this node knows, with their submitters."""
+        return {**self.fls.clients, **{run: known.submitter for run, known in self.worker.runs.items()}}
+
+    def _at_rest(self) -> bool:
+        """Is nothing of runs left here that others need, or are to hear of?"""
+        worker, idle = self.worker, not any(run.records or run.results for run in self.dispatcher.runs.values())
+        tasks = worker.inflight or worker.jobs or any(run.tasks for run in worker.runs.values()) or worker.handing_over.kept()
+        return idle and not tasks and not self.local and self.fls.is_cleared()
 
     def _epoch(self) -> int:
         return self.membership.view.epoch if self.membership.view else 0

@@ -156,6 +156,7 @@ class MembersChanged(Struct, frozen=True):
     manager: int = 0
     ends: Mapping[int, float] = {}  # when the jobs of nodes end, of which that is known
     new: bool = False  # this node was let in by this view: others had its partitions before
+    in_order: Mapping[int, Set[int]] = {}  # of the dead, those that have left so: node -> runs of which all that it said is heard
 
 
 class AddTasks(Struct, frozen=True):
@@ -260,6 +261,7 @@ class Leaving(Struct, frozen=True):
     """This node is told by its host to end; the session may go on."""
 
     reason: str
+    runs: tuple[int, ...] = ()  # of which the others have heard all that it said
 
 
 class DrainOrdered(Struct, frozen=True):

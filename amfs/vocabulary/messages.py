@@ -445,6 +445,7 @@ class View(Message, frozen=True, tag=50):
     members: tuple[Member, ...]
     table: tuple[int, ...]  # partition -> node (fs.partition)
     unit_size: int = 0  # nodes per unit; 0: all in one
+    in_order: tuple[tuple[int, tuple[int, ...]], ...] = ()  # members of the view before that have left so, and of which runs all is heard
 
     def slots(self) -> dict[int, int]:
         """Of each member; below 0: it has so many, and takes no more tasks."""
@@ -462,6 +463,7 @@ class ViewChange(Message, frozen=True, tag=55):
     left: tuple[int, ...] = ()
     draining: tuple[int, ...] = ()
     moves: int = 0  # at most so many partitions go from nodes that have too many to others
+    in_order: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of those that ``left``; as in the view
 
 
 class Join(Message, frozen=True, tag=51):
@@ -482,6 +484,15 @@ class Leave(Message, frozen=True, tag=53):
     """Node -> manager, client (node == -1) -> node: orderly goodbye. Said of another node: I cannot reach it, take it out."""
 
     node: int
+    runs: tuple[int, ...] = ()  # of which all others have heard all that it said (``Farewell``), and it all that they said to it
+
+
+class Farewell(Message, frozen=True, tag=58):
+    """Node that drains -> nodes, submitters: is all heard? Asked until it is answered, by ``heard``: all that the node said before is, its
+    view has the node drain, so that it says nothing of files to that any more, and no task is there."""
+
+    number: int
+    heard: bool = False
 
 
 class Withdraw(Message, frozen=True, tag=56):
@@ -584,6 +595,6 @@ AnyMessage = (
     RunBegin | RunReady | Submit | Results | Poison | FinalizeFiles | Flushed | RunEnd | RunGone | Spilled | Assign | Done | TaskMoved
     | OutOfService | StealAsk | StealNone | ReducePlan | PartLost | Locate | Located | FileFailed | Publish | Replica | Release | ReadAgain
     | Drop | Flush | Lost | Fetch | Content | TakeFiles | FilesTaken | HandOver | Astray | View | ViewChange | Join | Heartbeat | Leave
-    | Withdraw | DrainNode | Shutdown | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned | PeerRequest | PeerResponse
-    | FsRequest | FsResponse
+    | Farewell | Withdraw | DrainNode | Shutdown | StatusAsk | Status | ExplainAsk | Explain | ClientHello | IdAssigned
+    | PeerRequest | PeerResponse | FsRequest | FsResponse
 )  # fmt: skip

@@ -498,16 +498,20 @@ class DrainState(IntEnum):
     SERVING = 0
     ASKED = 1
     MOVING = 2
-    LEAVING = 3
+    PARTING = 3
+    LEAVING = 4
 
 
 class DrainEvent(IntEnum):
     ORDERED = 0
     WITHDRAWN = 1  # the view says that it drains
     CLEARED = 2  # no task runs, and nothing is here that others do not have
-    ALONE = 3  # no other node can take anything
-    LATE = 4  # its time is over
-    ORDERED_AGAIN = 5
+    MORE = 3  # something has come since
+    HEARD = 4  # the others have heard all that it said of runs
+    UNHEARD = 5  # they have not, or need not
+    ALONE = 6  # no other node can take anything
+    LATE = 7  # its time is over
+    ORDERED_AGAIN = 8
 
 
 DRAIN_TABLE: Mapping[tuple[DrainState, DrainEvent], DrainState] = {
@@ -516,7 +520,13 @@ DRAIN_TABLE: Mapping[tuple[DrainState, DrainEvent], DrainState] = {
     (DrainState.ASKED, DrainEvent.ALONE): DrainState.LEAVING,
     (DrainState.ASKED, DrainEvent.LATE): DrainState.LEAVING,
     (DrainState.ASKED, DrainEvent.ORDERED_AGAIN): DrainState.LEAVING,
-    (DrainState.MOVING, DrainEvent.CLEARED): DrainState.LEAVING,
+    (DrainState.MOVING, DrainEvent.CLEARED): DrainState.PARTING,
+    (DrainState.PARTING, DrainEvent.MORE): DrainState.MOVING,
+    (DrainState.PARTING, DrainEvent.HEARD): DrainState.LEAVING,
+    (DrainState.PARTING, DrainEvent.UNHEARD): DrainState.LEAVING,
+    (DrainState.PARTING, DrainEvent.ALONE): DrainState.LEAVING,
+    (DrainState.PARTING, DrainEvent.LATE): DrainState.LEAVING,
+    (DrainState.PARTING, DrainEvent.ORDERED_AGAIN): DrainState.LEAVING,
     (DrainState.MOVING, DrainEvent.ALONE): DrainState.LEAVING,
     (DrainState.MOVING, DrainEvent.LATE): DrainState.LEAVING,
     (DrainState.MOVING, DrainEvent.ORDERED_AGAIN): DrainState.LEAVING,

@@ -8,6 +8,8 @@ from parts import CLIENT, RUN, begin, keys, result, spec
 
 from amfs.engine.dispatcher import EXCUSED_MAX
 from amfs.vocabulary import messages as m
+from amfs.vocabulary.events import MembersChanged
+from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.states import Outcome
 
 # ── who gets what ──────────────────────────────────────────────────────────────────────────────────
@@ -335,3 +337,17 @@ def test_it_can_say_where_a_task_is() -> None:
     unit.done(0, result(1, Outcome.EXIT))
     assert unit.machine.explain(RUN, 1) == ["has failed, and waits for its next attempt (2)"]
     assert unit.machine.explain(RUN, 999) == unit.machine.explain(99, 1) == []
+
+
+def test_a_node_that_drains_is_told_that_all_is_heard_when_no_task_is_there_any_more() -> None:
+    unit = Unit((0, 1)).submit(spec(1, pin=1))
+    assert unit.assigned() == {1: [1]}
+    question, answer = m.Farewell(4), m.Farewell(4, heard=True)
+    assert not unit.tell(1, question).take_all(m.Farewell), "the view in which it drains has not come"
+    unit.feed(MembersChanged(PartitionTable([SHARD] * 4), {0: 2, 1: -2, SHARD: 1}, set(), (), {0: 2}))
+    assert not unit.tell(1, question).take_all(m.Farewell), "it has a task"
+    unit.tell(1, m.TaskMoved(RUN, ((1, 0),), 0))
+    assert not unit.tell(1, question).take_all(m.Farewell), "nobody knows whether the other has the task that it has given away"
+    unit.tell(0, m.TaskMoved(RUN, ((1, 0),), -1)).tell(1, question)
+    assert unit.take(m.Farewell, 1) == answer
+    unit.tell(1, answer).nothing_left()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from parts import CLIENT
 from recorder import Recorder
 
-from amfs.engine.drain import AGAIN_S, LAST_OF_TIME, Drain
+from amfs.engine.drain import AGAIN_S, LAST_OF_TIME, PATIENCE_S, Drain
+from amfs.engine.farewell import Rest
 from amfs.engine.units import units
 from amfs.engine.views import follow
 from amfs.vocabulary import messages as m
@@ -61,6 +63,91 @@ def test_it_leaves_when_nothing_is_left_and_no_task_runs() -> None:
     assert node.effect(MoveAway), "the task may have made something"
     tasks.running = 0
     assert "all that it had" in node.forget().feed(MovedAway((), 2)).effect(Leaving).reason
+
+
+class Runs(Tasks):
+    """What node 1 has of a run of client ``CLIENT``."""
+
+    def __init__(self) -> None:
+        self.runs = {7: CLIENT}
+        self.rest = True
+        self.said = 3
+
+    def drained(self, *, unit: bool = False, manager: int = 0) -> Recorder[Drain]:
+        """It drains, and has nothing any more that others do not have."""
+        facts = Rest(lambda: self.runs, lambda: self.rest, lambda: self.said)
+        node = Recorder(Drain(1, lambda: self.running, facts)).feed(members(0, 1, 2)).feed(ORDER)
+        view = msgspec.structs.replace(members(0, 1, 2, draining=(1,)), unit={0: 2} if unit else {}, manager=manager)
+        return node.feed(view).forget().feed(MovedAway((), 2))
+
+
+def asked(node: Recorder[Drain]) -> dict[int, int]:
+    """Who is asked whether all is heard, and the number of the question."""
+    return {to: question.number for to, question in node.take_all(m.Farewell)}
+
+
+def heard(node: Recorder[Drain], number: int, *peers: int) -> Recorder[Drain]:
+    for peer in peers:
+        node.tell(peer, m.Farewell(number, heard=True))
+    return node
+
+
+def test_it_leaves_in_order_when_all_have_heard_what_it_said() -> None:
+    node = Runs().drained()
+    assert asked(node) == {0: 1, 2: 1, CLIENT: 1} and not node.effects_of(Leaving)
+    heard(node, 1, 0, CLIENT).advance(AGAIN_S)
+    assert asked(node) == {2: 1}, "an answer may take longer than that, so the question is the same"
+    assert heard(node, 1, 2).effect(Leaving) == Leaving("SIGTERM: all that it had is on other nodes", (7,))
+
+
+def test_what_it_says_meanwhile_is_asked_about_anew() -> None:
+    runs = Runs()
+    node = heard(runs.drained(), 1, 0, CLIENT)
+    runs.said += 1
+    heard(node, 1, 2).forget().advance(AGAIN_S)
+    assert asked(node) == {0: 2, 2: 2, CLIENT: 2}
+    assert not heard(node, 1, 0, 2, CLIENT).effects_of(Leaving), "those are answers to the first question"
+    assert heard(node, 2, 0, 2, CLIENT).effect(Leaving).runs == (7,)
+
+
+def test_it_waits_for_what_it_still_has() -> None:
+    runs = Runs()
+    runs.rest = False
+    node = heard(runs.drained(), 1, 0, 2, CLIENT)
+    assert not node.effects_of(Leaving)
+    runs.rest = True
+    assert node.advance(AGAIN_S).effect(Leaving).runs == (7,)
+
+
+def test_files_that_come_meanwhile_are_moved_first() -> None:
+    node = Runs().drained().feed(MovedAway((FILE,), 2))
+    assert not heard(node, 1, 0, 2, CLIENT).effects_of(Leaving)
+    node.forget().feed(MovedAway((), 2))
+    assert asked(node) == {0: 2, 2: 2, CLIENT: 2}
+    assert heard(node, 2, 0, 2, CLIENT).effect(Leaving).runs == (7,)
+
+
+def test_those_of_a_new_view_are_asked() -> None:
+    node = Runs().drained().forget().feed(members(0, 1, draining=(1,)))
+    assert asked(node) == {0: 2, CLIENT: 2}
+    assert heard(node, 2, 0, CLIENT).effect(Leaving).runs == (7,)
+
+
+@pytest.mark.parametrize(("silent", "runs"), [(CLIENT, (8,)), (2, ())])
+def test_after_a_while_it_leaves_without_an_answer(silent: int, runs: tuple[int, ...]) -> None:
+    """Of runs whose submitter is silent it says nothing, and of none at all if a node is."""
+    known = Runs()
+    known.runs[8] = CLIENT + 1
+    node = heard(known.drained(), 1, *({0, 2, CLIENT, CLIENT + 1} - {silent}))
+    assert not node.effects_of(Leaving)
+    assert node.advance(PATIENCE_S).effect(Leaving) == Leaving("SIGTERM: all that it had is on other nodes", runs)
+
+
+@pytest.mark.parametrize("leader", [{"unit": True}, {"manager": 1}], ids=["dispatcher", "manager"])
+def test_a_leader_does_not_leave_in_order(leader: dict[str, int]) -> None:
+    """Nobody else knows what it does as such."""
+    node = Runs().drained(**leader)  # type: ignore[arg-type]
+    assert not asked(node) and node.effect(Leaving).runs == ()
 
 
 def test_what_cannot_be_moved_is_tried_again_until_its_time_is_over() -> None:

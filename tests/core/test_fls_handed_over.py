@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
@@ -30,6 +31,11 @@ NAMES = tuple(f"7/{letter}" for letter in "abcdefgh")
 
 def view(epoch: int, owners: Sequence[int], *dead: int, members: Sequence[int] = (0, 1, 2, 3), new: bool = False) -> MembersChanged:
     return MembersChanged(PartitionTable(owners, epoch), dict.fromkeys(set(members) - set(dead), 1), set(dead), new=new)
+
+
+def left(epoch: int, owners: Sequence[int], node: int, *runs: int) -> MembersChanged:
+    """The node has left in order."""
+    return msgspec.structs.replace(view(epoch, owners, node), in_order={node: frozenset(runs)})
 
 
 def begin(epoch: int = 1, since: int = 1) -> m.RunBegin:
@@ -164,7 +170,66 @@ def test_who_is_dead_by_now_neither_holds_a_file_nor_waits_for_one() -> None:
     assert new.take(m.Lost, CLIENT) == m.Lost(RUN, ("7/a",), -1)
     new.nothing_left()
     new.tell(0, m.Astray(2, 3, publish("7/c")), m.Astray(2, 3, m.Locate(RUN, ("7/b",)))).nothing_left()
-    assert "7/c" not in new.machine.runs[RUN]
+    record = new.machine.runs[RUN]["7/c"]
+    assert (record.state, record.made, record.lost) == (LookupState.INVALID, True, True), "whoever asks is to have it made again"
+
+
+def test_when_a_node_has_left_in_order_files_are_dropped_as_before() -> None:
+    mine = [0] * PARTS
+    fls = shard().tell(2, publish(readers=2), m.Release(RUN, ("7/a",))).tell(3, m.Replica(RUN, ("7/a",)))
+    fls.tell(1, m.Locate(RUN, ("7/b",))).feed(left(2, mine, 2, RUN)).nothing_left()
+    fls.tell(3, m.Release(RUN, ("7/a",)))
+    assert fls.take(m.Drop, 3) == m.Drop(RUN, ("7/a",))
+    fls.nothing_left()
+
+
+def test_of_a_run_that_the_node_did_not_know_nothing_is_dropped_after_it_has_left() -> None:
+    """Something that its submitter has said to that node may be lost."""
+    mine = [0] * PARTS
+    fls = shard().feed(left(2, mine, 3, RUN + 1)).tell(2, publish(), m.Release(RUN, ("7/a",))).nothing_left()
+    assert fls.machine.keeping == {RUN}
+    for runs, since, keeping in (((RUN,), 1, set()), ((RUN + 1,), 1, {RUN}), ((RUN + 1,), 2, set())):
+        new = Recorder(FlsShard(0)).feed(view(1, mine)).feed(left(2, mine, 3, *runs))
+        assert new.tell(CLIENT, begin(since, since)).machine.keeping == keeping, "the run is heard of later"
+
+
+def test_whoever_is_lost_together_with_a_node_that_leaves_in_order_is_lost() -> None:
+    both = msgspec.structs.replace(view(2, [0] * PARTS, 2, 3), in_order={3: frozenset({RUN})})
+    assert shard().feed(both).machine.keeping == {RUN}
+
+
+def test_the_last_word_of_a_node_that_has_left_in_order_counts_though_it_comes_late() -> None:
+    """Another shard had sent it on. Its copy is gone; but the file was made, and had one reader, which has ended."""
+    fls = shard().feed(left(2, [0] * PARTS, 3, RUN))
+    fls.tell(1, m.Astray(2, 3, publish("7/c")), m.Astray(2, 3, m.Locate(RUN, ("7/b",)))).nothing_left()
+    fls.tell(2, m.Locate(RUN, ("7/c",)))
+    assert fls.take(m.Lost, CLIENT) == m.Lost(RUN, ("7/c",), -1)
+    fls.tell(1, m.Astray(2, 3, m.Release(RUN, ("7/c",)))).tell(2, publish("7/c"))
+    assert fls.take(m.Located, 2).files[0].holders == (2,)
+    assert fls.take(m.Drop, 2) == m.Drop(RUN, ("7/c",))
+    fls.nothing_left()
+
+
+def test_a_copy_of_which_the_shard_hears_after_its_last_holder_has_left_counts() -> None:
+    """It was dropped as the copy of a file that nobody wants any more, and the file was made again."""
+    fls = shard().tell(3, publish()).feed(left(2, [0] * PARTS, 3, RUN)).tell(1, m.Replica(RUN, ("7/a",))).nothing_left()
+    fls.tell(2, m.Locate(RUN, ("7/a",)))
+    assert fls.take(m.Located, 2).files[0] == m.FileAt("7/a", 5, (1,))
+
+
+def test_what_was_sent_on_to_a_node_that_has_left_in_order_is_not_said_twice() -> None:
+    """It has heard that, and sent it on."""
+    late = shard(1, owner=0).tell(2, m.Release(RUN, ("7/a",)))
+    assert late.take(m.Astray, 0)
+    late.feed(view(2, [1] * PARTS)).tell(0, m.HandOver(2, tuple(range(PARTS)), (), False)).feed(left(3, [1] * PARTS, 0, RUN))
+    assert not late.machine.runs.get(RUN)
+
+
+def test_a_shard_is_cleared_when_others_have_all_that_it_knew() -> None:
+    old = shard().tell(2, publish())
+    assert not old.machine.is_cleared()
+    old.feed(view(2, [1] * PARTS))
+    assert handed(old, 1) and old.machine.is_cleared()
 
 
 def test_a_message_that_was_sent_on_to_a_node_that_died_is_not_lost() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from membership_nodes import BEAT, LIMITS, beating, node_in, view_of
+from membership_nodes import BEAT, LIMITS, beating, manager_of, node_in, told, view_of
 from parts import CLIENT
 
 from amfs.engine.membership import WITHDRAW_S
+from amfs.engine.views import follow
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import Leaving, Stop
 
@@ -80,3 +81,18 @@ def test_nodes_that_drain_together_leave_the_table_together_but_for_one_that_sta
     assert manager.machine.view is not None and set(manager.machine.view.table) == {0}
     manager.forget().tell(1, m.Withdraw()).tell(0, m.Withdraw()).advance(WITHDRAW_S)
     assert not manager.take_all(m.ViewChange), "nobody else could take what node 0 has"
+
+
+def test_the_manager_tells_all_of_which_runs_a_node_has_said_its_last_word() -> None:
+    manager = manager_of(1, 2).tell(CLIENT, m.ClientHello(CLIENT)).forget()
+    leaving = node_in(view_of(1, 0, 0, 1, 2), 2).feed(Leaving("SIGTERM", (7, 8)))
+    manager.tell(2, leaving.take(m.Leave, 0))
+    assert told(manager, 1).in_order == ((2, (7, 8)),)
+    assert manager.take(m.View, CLIENT).in_order == ((2, (7, 8)),)
+    assert manager.machine.view is not None
+    assert follow(manager.machine.view, m.ViewChange(2, 0, 0, left=(1,))).in_order == (), "a view speaks of its own change only"
+
+
+def test_the_word_of_another_is_no_farewell() -> None:
+    manager = manager_of(1, 2).tell(1, m.Leave(2, (7,)))
+    assert told(manager, 1).in_order == ()

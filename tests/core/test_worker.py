@@ -14,7 +14,7 @@ from worker_node import BIG, DISPATCHER, SHARD, Node, members, mine, tid_of
 from amfs.config import WorkerLimits
 from amfs.engine.fls import SHARED_RETENTION
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.events import CopyOut, Delete, FetchData, JobDone, ReadStore, StageIn, StoreInline
+from amfs.vocabulary.events import CopyOut, Delete, FetchData, JobDone, MoveAway, ReadStore, StageIn, StoreInline
 from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.states import Outcome
 
@@ -85,6 +85,16 @@ def test_a_node_that_drains_begins_nothing_ahead() -> None:
     node.feed(msgspec.structs.replace(members(PartitionTable([SHARD] * 8), (), set()), draining={0}))
     node.exits(2, took_us=50_000).exits(3, took_us=50_000).exits(4, took_us=50_000)
     assert node.running() == []
+
+
+def test_a_node_that_drains_gives_away_what_has_not_begun_and_what_comes_late() -> None:
+    node = Node(slots=1, neighbours=(1,)).assign(mine(1), mine(2), mine(3, priority=5), mine(4, "a"), mine(5, pin=0))
+    (running,) = node.running()
+    drains = msgspec.structs.replace(members(PartitionTable([SHARD] * 8), (1,), set()), draining={0})
+    given = [task.tid for _, message in node.feed(drains).take_all(m.Assign) for task in message.tasks]
+    assert sorted(given) == [tid for tid in (1, 2, 3, 4) if tid != running], "but for the one that must run here"
+    node.assign(mine(6, "a")).feed(MoveAway())
+    assert [task.tid for task in node.take(m.Assign, 1).tasks] == [6]
 
 
 def test_with_neighbours_the_rest_stays_where_it_can_be_stolen() -> None:

@@ -129,8 +129,9 @@ def check_tries(workload: Workload, client: SimClient) -> None:
 
 
 def check_memory(cluster: Cluster, workload: Workload, client: SimClient) -> None:
-    """All tasks of a run have ended, and it has not been closed yet: what nobody will read any more is gone from the nodes' memory."""
-    if workload.open_ended:
+    """All tasks of a run have ended, and it has not been closed yet: what nobody will read any more is gone from the nodes' memory. After
+    nodes have left that were told to end only if they left in order."""
+    if workload.open_ended or (cluster.draining and any(node.core.fls.keeping for node in cluster.alive())):
         return
     for node in cluster.alive():
         for run, record in node.core.fls.records():

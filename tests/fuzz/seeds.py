@@ -164,7 +164,7 @@ def _run(scenario: Scenario, world: World) -> Verdict:
         journal="journal" if faults.client_dies else "", life=1,
     )  # fmt: skip
     client = cluster.client(info=info, fail_fast=settings.fail_fast, keep_all=settings.keep_all)
-    lossless = not (faults.loss or faults.clog or faults.nodes_may_go or faults.joins or faults.drains)
+    lossless = not (faults.loss or faults.clog or faults.nodes_may_go or faults.joins)
     if lossless and not faults.storage_errors and not faults.transfer_errors:
         client.hold_end(END_HELD_S, lambda: checker.check_memory(cluster, workload, client))
     for name, when in workload.appear.items():

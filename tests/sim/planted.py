@@ -369,12 +369,12 @@ def a_settled_file_may_die_with_its_node(patch: pytest.MonkeyPatch) -> None:
     """The shard waits for a publication that died with a node."""
     real = FlsShard._forget_node
 
-    def forget_node(self: FlsShard, node: int) -> None:
+    def forget_node(self: FlsShard, node: int, heard: Set[int]) -> None:
         kept: list[tuple[FileRecord, int]] = []
         for _, record in self.records():
             kept.append((record, record.settler))
             record.settler = -1
-        real(self, node)
+        real(self, node, heard)
         for record, settler in kept:
             record.settler = settler
 

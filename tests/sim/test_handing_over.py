@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from fuzz.checker import check_memory
 
 from amfs.config import MemoryLimits
 from amfs.sim.cluster import Cluster
@@ -64,3 +65,21 @@ def test_the_taker_dies_and_what_it_took_is_made_again(seed: int) -> None:
     cluster = Cluster(world, workload, nodes=3, slots=2)
     world.at(14.0, cluster.crash, 2)
     run(workload, cluster, world, (1, 8.0, 30.0))
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_after_a_node_has_left_in_order_what_nobody_reads_any_more_is_dropped(joins: bool) -> None:
+    """It stayed in memory to the end of the run, as after a death."""
+    world, workload = World(1), gated(24, 20.0)
+    cluster = Cluster(world, workload, nodes=4, slots=2)
+    client = cluster.client()
+    client.hold_end(5.0, lambda: check_memory(cluster, workload, client))
+    client.start()
+    for node, at in ((3, 4.0), (2, 9.0)):
+        world.at(at, cluster.drain, node, 30.0)
+    if joins:
+        world.at(14.0, cluster.add, 2)
+    world.run(lambda: client.over is not None, 200.0)
+    assert client.over is not None and not client.over.reason and client.before_end is None
+    assert set(workload.tries.values()) == {1}, workload.tries
+    assert not any(cluster.nodes[node].alive for node in (2, 3))

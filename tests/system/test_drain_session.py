@@ -225,3 +225,31 @@ def test_files_between_tasks_go_to_nodes_that_stay(tmp_path: Path) -> None:
     for k in range(6):
         text = "".join(f"{n}\n" for n in range(k, 300001)).encode()
         assert (tmp_path / f"b{k}").read_text() == subprocess.run(["cksum"], input=text, capture_output=True, check=True).stdout.decode()
+
+
+def test_after_a_node_has_left_what_nobody_reads_any_more_goes_at_once(tmp_path: Path) -> None:
+    """It stayed until the run was over."""
+    names = [f"a{k}" for k in range(6)]
+    makers = "".join(f"m-{name} -b sh -o {name} -node 2 -a -c 'seq 300000 > {name}'\n" for name in names)
+    gates = "".join(
+        f"gate-{node} -b sh -o gate-{node} -node {node} -a -c 'until [ -e {tmp_path}/open ]; do sleep 0.05; done; echo > gate-{node}'\n"
+        for node in (0, 1)
+    )
+    readers = "".join(f"r-{name} -b sh -i {name} gate-0 gate-1 -a -c 'cksum < {name} && echo >> {tmp_path}/read'\n" for name in names)
+    last = f"last -b sh -a -c 'until [ -e {tmp_path}/end ]; do sleep 0.05; done'\n"
+    (tmp_path / "list").write_text(makers + gates + last + readers)
+    with running(3, "--slots", "2") as session:
+
+        def held() -> int:
+            told = json.loads(amfs("status", session.name, "--output", "json").stdout)
+            return sum(node["memory"] + node["spilled"] for node in told["sessions"][0]["nodes"] if "memory" in node)
+
+        run = begin(session, tmp_path)
+        until(lambda: held() > 6 * MIB)
+        tell(session, 2)
+        assert held() > 6 * MIB, "its files are elsewhere"
+        (tmp_path / "open").touch()
+        until(lambda: (tmp_path / "read").exists() and len((tmp_path / "read").read_text()) == 6)
+        until(lambda: held() < MIB)
+        (tmp_path / "end").touch()
+        assert run.wait(PATIENCE_S) == 0
