@@ -128,6 +128,9 @@ def read_stored(key: bytes, id: int, node: int, incarnation: int, host: str, por
     """For a client: the file at ``path`` (relative to its store) of ``node``, whose data server listens there. Raises OSError, ESTALE if it
     has not ``size`` bytes. ``id``: of the client, 2^32 or more."""
 
+def write_new(path: bytes, data: Buffer, mtime: int, /) -> tuple[int, int, int, int]:
+    """Make a file that was not there; its size, blocks of 512 bytes, atime and mtime. ``mtime``: of both in nanoseconds, 0: now."""
+
 @final
 class Io:
     """The data of the file system: parts of files in this node's store and on other nodes (csrc/data/fsio.h). Any thread may call.
@@ -309,6 +312,8 @@ class Meta:
     def create(
         self, dir: int, name: bytes, now: int, asker: int, target: bytes | None, attr: tuple[int, ...], although_lost: bool = False
     ) -> _Attr: ...
+    def create_unnamed(self, dir: int, partition: int, now: int, attr: tuple[int, ...]) -> _Attr:
+        """A finished file that this node holds, and that has no entry yet."""
     def insert(self, dir: int, name: bytes, owner: int, ino: int, type: int, replace: bool) -> tuple[int, int, tuple[int, ...]]:
         """(old inode or 0, its type, nodes to tell). ``owner``: who holds the lock of this name, 0: nobody."""
     def remove(self, dir: int, name: bytes, owner: int, ino: int) -> tuple[int, int, tuple[int, ...]]:

@@ -26,7 +26,9 @@ HEAD = """\
 
 Generated from `amfs/vocabulary/fs_requests.py`, `peer_requests.py`, `fs_works.py`, and from the tables of those that serve them, by
 `tools/make_operations.py`; a test fails when this page is stale. To add an operation, add its class to the vocabulary and to the union at
-the end of the file, and its code where it is served. *In C* says that threads of C answer it, too, when they can at once: of a mount
+the end of the file, and its code to the table that serves it (requests: `fs/vfs/requests.py`; calls: `Calls.serve`; works:
+`node/file_backend.py` and `sim/file_backend.py`). One that the kernel asks for is also listed in `csrc/fuse/fuse.c`. Then
+`make states`. *In C* says that threads of C answer it, too, when they can at once: of a mount
 (`csrc/fuse`), or of the node that has the record (`csrc/metadata`); what they cannot answer goes to the machine. How mounts, nodes and
 clients talk is on a [page of its own](decisions/0005-ways-to-talk.md).
 """

@@ -76,7 +76,7 @@ ANSWERS: dict[str, Callable[[Answers, int, Any], None]] = {
     "readlink": _bytes, "get_xattr": _bytes, "list_xattr": _bytes,
     "list": _dir, "statfs": _statfs,
     "unlink": _nothing, "rmdir": _nothing, "rename": _nothing, "set_xattr": _nothing, "remove_xattr": _nothing, "secure": _nothing,
-    "unnamed": _nothing,
+    "unnamed": _nothing, "renaming": _nothing,
 }  # fmt: skip
 
 

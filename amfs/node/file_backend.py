@@ -97,6 +97,7 @@ class FileBackend:
         self.mounts: Caches | None = None
         self._spill_directory: Callable[[], None] | None = None
         self._spilled = 0  # bytes, as the poll loop knows
+        self._waits_for_room = False  # what takes room may have to wait for a disk
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
         self._fetches: dict[int, FetchData] = {}  # under way
         self.umasks: dict[str, int] = {}  # of runs, by scope: those of ``NodeIO``
@@ -171,7 +172,8 @@ class FileBackend:
             **self._asking.works(),
             **self.urls.long(),
         }
-        # Of a file that nobody has open for writing it is one look.
+        # Of a file that nobody has open for writing it is one look; a new file gets its content by a rename.
+        works[w.Adopt] = lambda serial, o: (pool if o.handle or self._waits_for_room else self._at_once)(serial, o), self.adopt
         works[w.LiveFacts] = lambda serial, o: (pool if self._is_written(o.attr.ino) else self._at_once)(serial, o), self.live
         return works | {kind: (self._ended_by_io(begin), lambda o: None) for kind, begin in by_io.items()}
 
@@ -268,6 +270,7 @@ class FileBackend:
     def spill_to(self, limits: MemoryLimits, directory: Callable[[], None]) -> None:
         """From now on parts are spilled. ``directory`` makes the spill directory when it is first needed, in any thread."""
         if limits.spill:
+            self._waits_for_room = True
             self.io.set_spill(limits.spill)
         if limits.spill and self.limit:
             self._spill_directory = directory
@@ -449,9 +452,11 @@ class FileBackend:
 
     def _adopt(self, number: int, path: str, ino: int) -> None:
         try:
-            if not number:
+            try:
+                self.io.part_adopt(ino, path)
+            except FileNotFoundError:
                 os.makedirs(os.path.dirname(self.path(ino)), 0o700, exist_ok=True)
-            self.io.part_adopt(ino, path)
+                self.io.part_adopt(ino, path)
         except OSError:
             os.unlink(path)
             raise

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 from hashlib import md5
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from amfs._native import digest, xxh3
+from amfs._native import digest, write_new, xxh3
 from amfs.errors import AmfsError
 from amfs.host.digests import Digest
 from amfs.host.extents import Handle
 from amfs.node.url_threads import UrlThreads
 from amfs.remote.place import Found, Kind, RemoteError
 from amfs.vocabulary import fs_works as w
-from amfs.vocabulary.attr import Opened
+from amfs.vocabulary.attr import Facts, Opened
 from amfs.vocabulary.url_moves import GONE, Secret, UrlEnd, UrlFile
 
 if TYPE_CHECKING:
@@ -113,20 +113,35 @@ class UrlWorks:
     def _fetch(self, serial: int, order: w.FetchUrl) -> None:
         def fetch(place: Place) -> w.FetchedUrl:
             file, scratch = order.file, self._scratch()
+            if file.size <= place.remote.small_max:
+                return self._fetched_small(place, order, scratch)
             descriptor = os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 place.remote.fetch(_seen(file), descriptor, self._told(order.move))
                 taken = digest(descriptor)[0] if order.digest else b""  # ``fetch`` does not move the descriptor's position
                 if file.mtime:
                     os.utime(descriptor, ns=(file.mtime, file.mtime))
+                found = os.fstat(descriptor)
             except BaseException:
                 os.unlink(scratch)
                 raise
             finally:
                 os.close(descriptor)
-            return w.FetchedUrl(UrlEnd(file.number, file.size, digest=taken), os.fsencode(scratch))
+            facts = Facts(found.st_size, found.st_blocks, found.st_atime_ns, found.st_mtime_ns)
+            return w.FetchedUrl(UrlEnd(file.number, file.size, digest=taken), os.fsencode(scratch), facts)
 
-        self._begin(serial, order.move, order.file, fetch, lambda end: w.FetchedUrl(end, b""))
+        self._begin(serial, order.move, order.file, fetch, lambda end: w.FetchedUrl(end, b"", None))
+
+    def _fetched_small(self, place: Place, order: w.FetchUrl, scratch: str) -> w.FetchedUrl:
+        file, path = order.file, os.fsencode(scratch)
+        content = place.remote.get(_seen(file))
+        self._told(order.move)(file.size)
+        taken = b""
+        if order.digest:
+            both = Digest()
+            both.add(content)
+            taken = both.value()
+        return w.FetchedUrl(UrlEnd(file.number, file.size, digest=taken), path, Facts(*write_new(path, content, file.mtime)))
 
     def _read(self, serial: int, order: w.ReadUrl) -> None:
         def read(place: Place) -> UrlEnd:

@@ -41,6 +41,7 @@ class Objects:
     """A bucket, a container, or a web server."""
 
     whole_max = _PART
+    small_max = _PIECE
     at_once = 32
     conditional = True
 
@@ -123,11 +124,20 @@ class Objects:
         if self._web and not _is_same(self.stat(found.key), found):
             raise RemoteError(Kind.CHANGED, self.url(found.key))
 
+    def get(self, found: Found) -> memoryview:
+        [content] = self._stream(found)
+        self._check_sum(found, (content,))
+        return content
+
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:
         whole = self._fetch(found, descriptor, told)
+        self._check_sum(found, (whole,) if whole is not None else _pieces_of(descriptor))
+
+    def _check_sum(self, found: Found, pieces: Iterable[bytes | memoryview]) -> None:
+        """``pieces``: what came."""
         if not self._sums or not _SUM.fullmatch(found.identity):
             return
-        sum = _md5((whole,) if whole is not None else _pieces_of(descriptor))
+        sum = _md5(pieces)
         if f'"{sum}"' == found.identity:
             return
         if _md5(self._stream(found)) != sum:

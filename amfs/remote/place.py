@@ -88,6 +88,8 @@ class Remote(Protocol):
     whole_max: int
     #: How many calls may be under way at the same time.
     at_once: int
+    #: ``get`` may be asked for objects that are not larger.
+    small_max: int
     #: Is the content of an object whose identity is an ETag given under that only? Then nobody need look at it first.
     conditional: bool
     #: Has each object in listings the identity that ``stat`` tells?
@@ -110,6 +112,10 @@ class Remote(Protocol):
     def read(self, found: Found) -> Iterator[bytes]:
         """Its content. CHANGED if that is not the one of ``found``: at the beginning, or after the last piece. UNNOTICED if it has no
         identity."""
+        ...
+
+    def get(self, found: Found) -> bytes | memoryview:
+        """The whole content of a small object, as ``fetch`` has it."""
         ...
 
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:

@@ -260,6 +260,24 @@ class Secure(Request[None], frozen=True):
     ino: int
 
 
+#: There is no new name yet; there is; nobody knows how far it went.
+RENAMING_NOT_MADE, RENAMING_MADE, RENAMING_UNKNOWN = range(3)
+
+
+class Renaming(Request[None], frozen=True):
+    """A mount has begun to rename a file between shards: the old name is locked by ``owner``, and the record counts a link more."""
+
+    dir: int
+    name: bytes
+    to_dir: int
+    to_name: bytes
+    flags: int
+    ino: int
+    owner: int
+    old: int  # the file that the new name was of, which is to count a link less; 0: it was nobody's
+    how_far: int  # RENAMING_...
+
+
 class Unnamed(Request[None], frozen=True):
     """A mount has unlinked a name, or had another node do so; the record of the file, which is on another node than the name was, still
     counts it."""
@@ -523,7 +541,7 @@ class MoveUrls(Request[UrlsMoved], frozen=True):
 
 AnyRequest = (
     Lookup | Getattr | Readlink | List | Create | Mknod | Symlink | Mkdir | Link | Unlink | Rmdir | Rename | Setattr
-    | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Secure | Unnamed | Touched
+    | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Secure | Renaming | Unnamed | Touched
     | Walk | ListPath | MkdirPath | RmdirPath | UnlinkPath | RenamePath | LinkPath | SymlinkPath | ReadlinkPath | SetattrPath
     | GetXattrPath | SetXattrPath | ListXattrPath | RemoveXattrPath | SetRank | GetRank | Locate | Df | Du
     | OpenPath | Read | Seek | Write | Truncate | Flush | Stat | Close | Export | Scratch | Adopt

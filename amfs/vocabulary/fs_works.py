@@ -374,6 +374,7 @@ class CountMoved(WorkOrder[int], frozen=True):
 class FetchedUrl(NamedTuple):
     end: UrlEnd
     scratch: bytes  # if it went well: the path of the file
+    facts: Facts | None  # of that
 
 
 class FetchUrl(WorkOrder[FetchedUrl], frozen=True):

@@ -14,6 +14,7 @@ int add_hash(PyObject *module);
 int add_launcher(PyObject *module);
 int add_copier(PyObject *module);
 int add_data(PyObject *module);
+int add_files(PyObject *module);
 int add_fsio(PyObject *module);
 int add_fuse(PyObject *module);
 int add_meta(PyObject *module);

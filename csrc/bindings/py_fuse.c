@@ -64,6 +64,9 @@ static PyObject *arguments_of(const struct amfs_fuse_request *r) {
     case FUSE_OP_SET_XATTR: return Py_BuildValue("(KNNI)", ino, name_of(r), value_of(r), r->flags);
     case FUSE_OP_ENSURE: return Py_BuildValue("(KN)", ino, PyBool_FromLong(r->wrote));
     case FUSE_OP_UNNAMED: return Py_BuildValue("(KNK)", ino, name_of(r), other);
+    case FUSE_OP_RENAMING:
+        return Py_BuildValue("(KNKNIKKKI)", ino, name_of(r), other, value_of(r), r->flags, (ull)r->attr.ino, (ull)r->cursor, (ull)r->room,
+                             r->mode);
     case FUSE_OP_SECURE: return Py_BuildValue("(K)", ino);
     case FUSE_OP_CLOSED:
         if (r->has_attr) return Py_BuildValue("(KNNN)", ino, PyBool_FromLong(r->wrote), PyBool_FromLong(r->last), py_attr_value(&r->attr));

@@ -44,6 +44,16 @@ static PyObject *create(PyObject *self, PyObject *args) {
     return error != 0 ? py_meta_failed(error) : py_attr_value(&attr);
 }
 
+static PyObject *create_unnamed(PyObject *self, PyObject *args) {
+    ull dir;
+    unsigned partition;
+    long long now;
+    struct meta_attr attr;
+    if (!PyArg_ParseTuple(args, "KILO&:create_unnamed", &dir, &partition, &now, py_to_attr, &attr)) return NULL;
+    int error = meta_create_unnamed(of(self), dir, partition, now, &attr);
+    return error != 0 ? py_meta_failed(error) : py_attr_value(&attr);
+}
+
 static PyObject *insert(PyObject *self, PyObject *args) {
     ull dir, holder, ino;
     const char *name;
@@ -176,6 +186,7 @@ static PyObject *count_entries(PyObject *self, PyObject *args) {
 PyMethodDef py_meta_entries_methods[] = {
     VARARGS("lookup", lookup, "lookup(dir, name, asker)"),
     VARARGS("create", create, "create(dir, name, now, asker, target, attr)"),
+    VARARGS("create_unnamed", create_unnamed, "create_unnamed(dir, partition, now, attr)"),
     VARARGS("insert", insert, "insert(dir, name, owner, ino, type, replace)"),
     VARARGS("remove", remove_entry, "remove(dir, name, owner, ino)"),
     VARARGS("unlink", unlink_entry, "unlink(dir, name, now)"),

@@ -3,7 +3,7 @@
 #include "py_common.h"
 
 static int module_exec(PyObject *module) {
-    int (*const parts[])(PyObject *) = {add_hash, add_launcher, add_copier, add_data, add_fsio, add_fuse, add_meta};
+    int (*const parts[])(PyObject *) = {add_hash, add_launcher, add_copier, add_data, add_files, add_fsio, add_fuse, add_meta};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (parts[i](module) < 0) return -1;
     return 0;

@@ -50,6 +50,9 @@ enum amfs_fuse_op {
     FUSE_OP_ENSURE,
     FUSE_OP_SECURE,  /* what was written is to survive: answered when as many nodes have it as shall */
     FUSE_OP_UNNAMED, /* the name in directory `ino` has gone; the record of its file, `other`, which is on another node, is to count a link less */
+    /* a rename that has begun between other shards: of the file attr.ino, its old name locked by `cursor`. `mode`: 0: it has no new name, 1: it has, of which the
+     * file `room` is to count a link less, 2: nobody knows; else as FUSE_OP_RENAME */
+    FUSE_OP_RENAMING,
     FUSE_OP_CLOSED, /* no answer: the last writing handle here (wrote), the last handle of any kind (last), or one that was both, was closed */
     FUSE_OP_TOUCHED, /* no answer: entries of directory `ino` changed here, its times are kept elsewhere or watched */
 };

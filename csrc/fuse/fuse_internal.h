@@ -4,7 +4,7 @@
  *   fuse_tell_shard.c (what other shards are told), fuse_files.c (the table of open files), fuse_secure.c (copies of what is written),
  *   fuse_release.c (closing), fuse_opening.c (opening), fuse_tellers.c (threads that tell the kernel), fuse_forget.c, fuse_suid.c
  *   requests: fuse_attrs.c, fuse_names.c, fuse_list.c, fuse_xattr.c, fuse_closing.c (open, release), fuse_data.c
- *   fuse_reply.c (answers of the poll loop), fuse_list_peers.c, fuse_uncount.c (names whose record is on another node), fuse_peer.c (asking other shards),
+ *   fuse_reply.c (answers of the poll loop), fuse_list_peers.c, fuse_uncount.c (names whose record is on another node), fuse_rename.c, fuse_peer.c (asking other shards),
  *   fuse.c (life, loop, greeting)
  *
  * Locks: node->lock (open files; that of the mounts in open/opens.h) before any other, then node->mounts_lock; meta's; fsio's, and the mount's own, which are leaves. Every request takes
@@ -418,6 +418,16 @@ void peer_meta_mounts_begin(struct node *node); /* the first mount of a node com
 void peer_meta_mounts_end(struct node *node);
 void peer_meta_end(struct amfs_fuse *mount); /* nothing is asked for it any more */
 
+/* fuse_rename.c */
+struct fuse_renaming { /* a rename that has begun */
+    uint64_t dir, to_dir, ino, owner, old; /* owner: of the lock on the old name; old: the file whose name the new one was, 0: nobody's */
+    uint32_t type, flags;
+    uint32_t how_far; /* FUSE_OP_RENAMING */
+    const char *name, *to_name;
+    size_t length, to_length;
+};
+bool fuse_rename(struct amfs_fuse *mount, struct amfs_fuse_request *request); /* as fuse_unname_here */
+
 /* fuse_uncount.c */
 struct fuse_unnamed { /* a name that has gone, or is about to, and the file that it was of */
     uint64_t dir, ino;
@@ -517,6 +527,8 @@ bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique);
 void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
 void fuse_slow_uncount(struct amfs_fuse *mount, uint64_t unique,
                        const struct fuse_unnamed *what); /* the poll loop is to do what is left of unlinking it */
+void fuse_slow_rename(struct amfs_fuse *mount, uint64_t unique, const struct fuse_renaming *what); /* likewise, what is left of renaming */
+void fuse_put_renaming(struct amfs_fuse_request *request, const struct fuse_renaming *what); /* what it becomes so */
 void fuse_slow_end(struct amfs_fuse *mount);
 bool fuse_slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
 

@@ -162,6 +162,7 @@ bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request)
     if (peer_meta == NULL) return false;
     if (request->op == FUSE_OP_LIST) return request->direct = fuse_list_ask(mount, request);
     if (request->op == FUSE_OP_SECURE) return request->direct = fuse_secure(mount, request);
+    if (request->op == FUSE_OP_RENAME) return request->direct = fuse_rename(mount, request);
     bool reads = (request->op == FUSE_OP_OPEN && (request->flags & O_ACCMODE) == O_RDONLY && (request->flags & O_TRUNC) == 0) ||
                  (request->op == FUSE_OP_ENSURE && !request->wrote);
     request->direct = true;

@@ -85,11 +85,14 @@ void fuse_files_close(struct amfs_fuse *mount, uint64_t ino, uint8_t edition, bo
     pthread_mutex_unlock(mount->node->lock);
 }
 
-/* Is nobody left on this node who uses it? */
-static bool is_unused_here(struct node *node, uint64_t ino) {
+/* Clients of this node, and other nodes through it. */
+static bool others_use(struct node *node, uint64_t ino) {
     struct open_record record = opens_look(node->opens, ino);
-    return !open_data_uses(&record) && !fuse_inodes_held(node, ino);
+    return open_data_uses(&record);
 }
+
+/* Is nobody left on this node who uses it? */
+static bool is_unused_here(struct node *node, uint64_t ino) { return !fuse_inodes_held(node, ino) && !others_use(node, ino); }
 
 /* The last handle of a writer is closed: the record is told what the data says. With the lock held. False: the poll loop is to tell it
  * (fuse_slow_wrote). Nobody opens the file until meta_closed, which the caller calls when it is told. */
@@ -145,11 +148,16 @@ static bool concerns_others(struct node *node, uint64_t ino) {
     return elsewhere;
 }
 
-/* With the lock held. `direct`: its shard was asked directly. */
+/* With the lock held. `direct`: its shard was asked directly. If others use it the poll loop tells its shard when they have closed it. It does so only if it
+ * knows that the mounts, which it has let in, have closed theirs. */
 static void unused(struct amfs_fuse *mount, uint64_t ino, bool foreign, bool direct) {
     struct node *node = mount->node;
     bool gone = false;
-    if (!is_unused_here(node, ino)) return;
+    if (fuse_inodes_held(node, ino)) return;
+    if (others_use(node, ino)) {
+        if (foreign) fuse_slow_unused(mount, ino);
+        return;
+    }
     foreign = foreign || concerns_others(node, ino);
     int error = foreign ? META_NOT_MINE : meta_unused(node->meta, ino, node->id, &gone);
     if (error == 0 && gone) fsio_part_delete(node->io, ino);
@@ -215,7 +223,7 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
         if (direct) opens_use_directly(node->opens, ino, -1, 0);
         if (!told && !slowly) unused(mount, ino, foreign, direct);
     }
-    if (slowly) fuse_slow_wrote(mount, ino, last && is_unused_here(node, ino), known ? &said : NULL);
+    if (slowly) fuse_slow_wrote(mount, ino, last && !fuse_inodes_held(node, ino), known ? &said : NULL);
     if (finishes) {
         meta_closed(node->meta, ino);
         fuse_notify_others(mount, ino, true);

@@ -30,6 +30,7 @@ static void tell_others(struct amfs_fuse *mount, const struct amfs_fuse_request 
         fuse_notify_others_entry(mount, request->ino, request->name, request->name_length);
         break;
     case FUSE_OP_RENAME:
+    case FUSE_OP_RENAMING:
         fuse_notify_others(mount, request->ino, false);
         fuse_notify_others(mount, request->other, false);
         fuse_notify_others_entry(mount, request->ino, request->name, request->name_length);

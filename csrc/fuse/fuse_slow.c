@@ -31,6 +31,7 @@ const char *amfs_fuse_op_name(enum amfs_fuse_op op) {
         [FUSE_OP_ENSURE] = "ensure",
         [FUSE_OP_SECURE] = "secure",
         [FUSE_OP_UNNAMED] = "unnamed",
+        [FUSE_OP_RENAMING] = "renaming",
         [FUSE_OP_CLOSED] = "closed",
         [FUSE_OP_TOUCHED] = "touched",
     };
@@ -162,6 +163,39 @@ void fuse_slow_uncount(struct amfs_fuse *mount, uint64_t unique, const struct fu
         request->ino = what->dir;
         request->other = what->ino;
     }
+    tell(mount, request);
+}
+
+void fuse_put_renaming(struct amfs_fuse_request *request, const struct fuse_renaming *what) {
+    request->op = FUSE_OP_RENAMING;
+    request->ino = what->dir;
+    request->other = what->to_dir;
+    request->flags = what->flags;
+    request->attr.ino = what->ino;
+    request->cursor = what->owner;
+    request->room = what->old;
+    request->mode = what->how_far;
+    request->has_attr = false;
+    request->direct = false;
+}
+
+/* As fuse_slow_uncount: it is done even if nobody waits any more. */
+void fuse_slow_rename(struct amfs_fuse *mount, uint64_t unique, const struct fuse_renaming *what) {
+    pthread_mutex_lock(&mount->slow_lock);
+    struct amfs_fuse_request *request = *fuse_slow_pending_at(mount, unique);
+    bool first = mount->queue == NULL, waits = request != NULL;
+    if (waits) {
+        fuse_put_renaming(request, what);
+        append(mount, request);
+    }
+    pthread_mutex_unlock(&mount->slow_lock);
+    if (waits) {
+        atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
+        if (first) fuse_wake_loop(mount);
+        return;
+    }
+    request = make(FUSE_OP_RENAMING, what->name, what->length, what->to_name, what->to_length);
+    if (request != NULL) fuse_put_renaming(request, what);
     tell(mount, request);
 }
 

@@ -63,6 +63,7 @@ void fuse_tasks_done(struct amfs_fuse *mount, const struct amfs_fuse_request *r,
     case FUSE_OP_UNNAMED:
     case FUSE_OP_RMDIR: amfs_attempt_removed(r->attempt, r->ino, r->name, r->name_length); break;
     case FUSE_OP_RENAME:
+    case FUSE_OP_RENAMING:
         amfs_attempt_renamed(r->attempt, r->ino, r->name, r->name_length, r->other, r->value, r->value_length,
                              (r->flags & RENAME_EXCHANGE) != 0);
         break;

@@ -94,6 +94,10 @@ int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length
 int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, int32_t asker, const char *target,
                 bool although_lost, struct meta_attr *attr);
 
+/* A new inode of `partition`, a file that is finished and of which this node holds the content. It counts one link, for which the caller
+ * must make the entry. `attr` in: also size, blocks, atime, mtime. `dir`: where the entry will be. META_BUSY, ENOTDIR, ENOENT: it takes none. */
+int meta_create_unnamed(struct meta *meta, uint64_t dir, uint32_t partition, int64_t now, struct meta_attr *attr);
+
 /* An entry for an inode that exists (link, rename, mkdir). `replace`: an entry that is there is replaced, *old is its inode number,
  * *old_type its type; else EEXIST, and EIO if names of the partition were lost. `tell`: the watchers of the old entry. `owner`: who holds the lock of this name, 0: nobody. */
 int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,
@@ -117,7 +121,10 @@ int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length
 
 /* Lock an entry (existing or not) for an operation over several shards. While locked: every change of it is META_BUSY but those by
  * meta_insert and meta_remove for its owner; looking up is not. META_BUSY if it is locked by another `owner` (0 is none). Repeatable by
- * the same owner. Locks move with their partition. Unlocking: ENOENT if it is not locked, META_BUSY if by another. */
+ * the same owner. Locks move with their partition. Unlocking: ENOENT if it is not locked, META_BUSY if by another. A lock of an owner with META_LOCK_ENDS
+ * ends after META_LOCK_MS, if it is not unlocked before. */
+#define META_LOCK_ENDS (UINT64_C(1) << 39)
+enum { META_LOCK_MS = 60000 };
 int meta_lock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
 int meta_unlock(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner);
 /* Locks of operations that a node began (owner >> 40 == node + 1) are given up: it died. */
@@ -277,6 +284,15 @@ bool meta_unlink_asks(struct meta *meta, uint64_t dir, const char *name, size_t 
 int meta_unname_for(struct meta *meta, uint64_t dir, const char *name, size_t length, int32_t asker, uint64_t *ino, uint32_t *type);
 int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, const struct meta_spares *spares,
                      struct meta_attr *left, struct meta_unlinked *how);
+/* Renaming a file, its old name and its record here, in steps (fsmeta_rename.c). `owner`: of the lock on the old name, with META_LOCK_ENDS: it is not
+ * unlocked if a connection breaks, and ends by itself. META_BUSY: the long way sees to what is begun. *attr: the record. */
+int meta_rename_begin_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, int32_t asker,
+                          struct meta_attr *attr);
+/* The new name. *old: the file whose name it was, which is to count a link less; 0: nobody's. EEXIST: it is a directory's, or this file's; not `replace`. */
+int meta_insert_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type, bool replace,
+                    int32_t asker, uint64_t *old, uint32_t *old_type);
+int meta_rename_end_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, int64_t now,
+                        int32_t asker, struct meta_attr *attr);
 /* `node` has closed it: `written` as for meta_wrote, NULL: it wrote nothing, or is no longer its writer; unless `used`, meta_unused. `same`: it has written
  * nothing since meta_secure_for. */
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool same, bool used,

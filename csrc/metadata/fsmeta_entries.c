@@ -10,7 +10,7 @@
 enum { TARGET_MAX = 4095 };
 
 /* A name that is not there. If names of its partition were lost with their nodes, nobody can say that it never was. */
-static int absent(const struct meta *meta, uint64_t key) { return meta->unsure[fsmeta_partition_of_key(meta, key)] ? EIO : ENOENT; }
+int fsmeta_absent(const struct meta *meta, uint64_t key) { return meta->unsure[fsmeta_partition_of_key(meta, key)] ? EIO : ENOENT; }
 
 /* ── locks ── */
 
@@ -72,7 +72,7 @@ int meta_lookup(struct meta *meta, uint64_t dir, const char *name, size_t length
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
     struct entry *entry = fsmeta_find_entry(meta, key, dir, name, length);
-    if (entry == NULL) return leave(meta, absent(meta, key));
+    if (entry == NULL) return leave(meta, fsmeta_absent(meta, key));
     int error = fsmeta_watch(meta, &entry->watchers, asker);
     *ino = entry->ino;
     *type = entry->type;
@@ -156,7 +156,7 @@ uint64_t meta_count(struct meta *meta, uint64_t dir) {
 /* ── changing ── */
 
 /* May there be new entries in it? */
-static int room_in(const struct meta *meta, uint64_t ino) {
+int fsmeta_room_in(const struct meta *meta, uint64_t ino) {
     const struct dir *dir = fsmeta_find_dir(meta, ino);
     if (dir == NULL) return fsmeta_find_inode(meta, ino) != NULL ? ENOTDIR : ENOENT;
     return dir->frozen ? META_BUSY : 0;
@@ -221,9 +221,9 @@ int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length
     size_t partition = fsmeta_partition_of_key(meta, key);
     if (!fsmeta_is_mine(meta, partition)) return leave(meta, META_NOT_MINE);
     if (fsmeta_find_lock(meta, key, dir, name, length) != NULL) return leave(meta, META_BUSY);
-    error = room_in(meta, dir);
+    error = fsmeta_room_in(meta, dir);
     if (error == 0 || error == META_BUSY) error = fsmeta_find_entry(meta, key, dir, name, length) != NULL ? EEXIST : error;
-    if (error == 0 && !although_lost && absent(meta, key) == EIO) error = EIO;
+    if (error == 0 && !although_lost && fsmeta_absent(meta, key) == EIO) error = EIO;
     if (error != 0) return leave(meta, error);
     uint64_t ino = fsmeta_next_number(meta, partition);
     if (ino == 0) return leave(meta, ENOSPC);
@@ -245,6 +245,26 @@ int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length
     return leave(meta, 0);
 }
 
+int meta_create_unnamed(struct meta *meta, uint64_t dir, uint32_t partition, int64_t now, struct meta_attr *attr) {
+    if (!S_ISREG(attr->mode) || attr->layout != META_WHOLE || attr->writer >= 0) return EINVAL;
+    enter(meta);
+    if (!fsmeta_is_mine(meta, partition)) return leave(meta, META_NOT_MINE);
+    int error = fsmeta_room_in(meta, dir);
+    if (error != 0) return leave(meta, error);
+    uint64_t ino = fsmeta_next_number(meta, partition);
+    if (ino == 0) return leave(meta, ENOSPC);
+    struct inode *inode = make_inode(meta, ino, fsmeta_find_dir(meta, dir), now, meta->node, NULL, attr);
+    if (inode == NULL) return leave(meta, ENOMEM);
+    inode->size = attr->size;
+    inode->blocks = attr->blocks;
+    inode->atime = attr->atime;
+    inode->mtime = attr->mtime;
+    fsmeta_table_add(fsmeta_inodes_of(meta, ino), &inode->link);
+    fsmeta_log_inode(meta, inode);
+    fsmeta_inode_attr(inode, attr);
+    return leave(meta, 0);
+}
+
 int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,
                 uint64_t *old, uint32_t *old_type, struct meta_nodes *tell) {
     int error = fsmeta_name_fault(name, length);
@@ -260,9 +280,9 @@ int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length
     if (inode != NULL && (inode->mode & S_IFMT) != type) return leave(meta, EINVAL);
     struct entry *entry = fsmeta_find_entry(meta, key, dir, name, length);
     if (entry != NULL && !replace) return leave(meta, EEXIST);
-    if ((error = room_in(meta, dir)) != 0) return leave(meta, error);
+    if ((error = fsmeta_room_in(meta, dir)) != 0) return leave(meta, error);
     if (entry == NULL) {
-        if (!replace && absent(meta, key) == EIO) return leave(meta, EIO);
+        if (!replace && fsmeta_absent(meta, key) == EIO) return leave(meta, EIO);
         entry = fsmeta_add_entry(meta, key, dir, name, length, ino, type);
         if (entry != NULL) fsmeta_log_entry(meta, entry);
         return leave(meta, entry == NULL ? ENOMEM : 0);
@@ -285,7 +305,7 @@ int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key))) return leave(meta, META_NOT_MINE);
     if (locked_by_another(meta, key, dir, name, length, owner)) return leave(meta, META_BUSY);
     struct entry *entry = fsmeta_find_entry(meta, key, dir, name, length);
-    if (entry == NULL) return leave(meta, absent(meta, key));
+    if (entry == NULL) return leave(meta, fsmeta_absent(meta, key));
     if (ino != 0 && entry->ino != ino) return leave(meta, ENOENT);
     int error = fsmeta_prepare_tell(meta, tell, entry->watchers, 0);
     if (error != 0) return leave(meta, error);
@@ -300,7 +320,7 @@ int fsmeta_find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, c
                           struct inode **inode) {
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key))) return META_NOT_MINE;
     if (fsmeta_find_lock(meta, key, dir, name, length) != NULL) return META_BUSY;
-    if ((*entry = fsmeta_find_entry(meta, key, dir, name, length)) == NULL) return absent(meta, key);
+    if ((*entry = fsmeta_find_entry(meta, key, dir, name, length)) == NULL) return fsmeta_absent(meta, key);
     if ((*entry)->type == S_IFDIR) return EISDIR;
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, (*entry)->ino))) return META_NOT_MINE;
     *inode = fsmeta_find_inode(meta, (*entry)->ino);
@@ -345,7 +365,7 @@ static int look_at(const struct meta *meta, uint64_t key, uint64_t dir, const ch
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key))) return META_NOT_MINE;
     if (fsmeta_find_lock(meta, key, dir, name, length) != NULL) return META_BUSY;
     side->entry = fsmeta_find_entry(meta, key, dir, name, length);
-    if (side->entry == NULL) return absent(meta, key);
+    if (side->entry == NULL) return fsmeta_absent(meta, key);
     if (side->entry->type == S_IFDIR) return EISDIR;
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, side->entry->ino))) return META_NOT_MINE;
     side->inode = fsmeta_find_inode(meta, side->entry->ino);
@@ -371,7 +391,7 @@ int meta_rename(struct meta *meta, uint64_t dir, const char *name, size_t length
     if (to.entry != NULL && flags & RENAME_NOREPLACE) return leave(meta, EEXIST);
     if (error == EISDIR && exchange) error = META_BUSY;
     bool replaces = !exchange && !(flags & RENAME_NOREPLACE);
-    if ((error == ENOENT && !exchange) || (error == EIO && replaces)) error = room_in(meta, to_dir);
+    if ((error == ENOENT && !exchange) || (error == EIO && replaces)) error = fsmeta_room_in(meta, to_dir);
     if (error != 0) return leave(meta, error);
     if (to.entry != NULL && to.inode == from.inode) {
         fsmeta_inode_attr(from.inode, moved);

@@ -1,6 +1,8 @@
 /* The metadata shard: an entry, the shelf of its directory, and the lock of a name. Stands on places; tells nobody. */
 #include "fsmeta_internal.h"
 
+#include "common/clock.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,21 +134,32 @@ void fsmeta_free_entry(struct meta *meta, struct entry *entry) {
     fsmeta_slab_give(&meta->slabs, entry);
 }
 
+static bool has_ended(const struct name_lock *lock) { return lock->until_ms != 0 && now_ms() >= lock->until_ms; }
+
 struct name_lock *fsmeta_find_lock(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length) {
     if (meta->locks.count == 0) return NULL;
     for (struct link *link = fsmeta_table_first(&meta->locks, key); link != NULL; link = fsmeta_table_next(link)) {
         struct name_lock *lock = RECORD(struct name_lock, link, link);
-        if (lock->dir == dir && lock->length == length && memcmp(lock->name, name, length) == 0) return lock;
+        if (lock->dir == dir && lock->length == length && memcmp(lock->name, name, length) == 0 && !has_ended(lock)) return lock;
     }
     return NULL;
+}
+
+static bool free_ended(void *context, struct link *link) {
+    struct name_lock *lock = RECORD(struct name_lock, link, link);
+    bool ended = has_ended(lock);
+    if (ended) fsmeta_free_lock(context, lock);
+    return ended;
 }
 
 int fsmeta_add_lock(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t owner) {
     struct name_lock *lock = fsmeta_slab_take(&meta->slabs, offsetof(struct name_lock, name) + length);
     if (lock == NULL) return ENOMEM;
+    fsmeta_table_sift(&meta->locks, free_ended, meta);
     lock->link.key = key;
     lock->dir = dir;
     lock->owner = owner;
+    lock->until_ms = (owner & META_LOCK_ENDS) != 0 ? now_ms() + META_LOCK_MS : 0;
     lock->length = (uint16_t)length;
     memcpy(lock->name, name, length);
     fsmeta_table_add(&meta->locks, &lock->link);

@@ -3,7 +3,7 @@
  *   the records: fsmeta_entry.c, fsmeta_inode.c, fsmeta_dirs.c; as bytes: fsmeta_records.c; what changed, for backups: fsmeta_items.c
  *   fsmeta_read.c (bytes to records), fsmeta_backup.c (who is told), fsmeta_batches.c (of what), fsmeta_shadow.c (being told)
  *   calls: fsmeta_inodes.c, fsmeta_entries.c, fsmeta_xattr.c, fsmeta_copies.c, fsmeta_secure.c, fsmeta_small.c, fsmeta_peer.c (for nodes that ask directly),
- *   fsmeta_moving.c (partitions that come and go), fsmeta_gone.c (partitions and nodes that are gone)
+ *   fsmeta_rename.c (likewise), fsmeta_moving.c (partitions that come and go), fsmeta_gone.c (partitions and nodes that are gone)
  *   fsmeta.c (making, the table of owners, freeing), fsmeta_check.c
  *
  * Everything below a public function runs with the lock held. */
@@ -145,6 +145,7 @@ struct dir {
 struct name_lock {
     struct link link; /* key: as of the entry */
     uint64_t dir, owner;
+    int64_t until_ms; /* 0: its owner unlocks it, or dies */
     uint16_t length;
     char name[];
 };
@@ -282,6 +283,9 @@ struct shelf *fsmeta_find_shelf(const struct meta *meta, uint64_t dir);
 size_t fsmeta_slot_after(const struct shelf *shelf, uint64_t cursor); /* hole or not */
 struct entry *fsmeta_find_entry(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
 /* An entry of a file whose record is here, too; *inode NULL: the record was lost. 0 or why it cannot be unlinked here and now. */
+int fsmeta_absent(const struct meta *meta, uint64_t key); /* of a name that is not there: ENOENT, or EIO: perhaps it was lost */
+int fsmeta_room_in(const struct meta *meta, uint64_t ino); /* 0: there may be new entries in this directory */
+bool fsmeta_only_us(const struct meta *meta, node_set set, int32_t asker); /* nobody but this node and that one is in it */
 int fsmeta_find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, struct entry **entry,
                           struct inode **inode);
 /* NULL: ENOMEM */

@@ -6,7 +6,7 @@
 /* ── for another node ── */
 
 /* Is nobody in it but this node and that one? Whoever else is there would have to be told, which takes the long way. */
-static bool only_us(const struct meta *meta, node_set set, int32_t asker) {
+bool fsmeta_only_us(const struct meta *meta, node_set set, int32_t asker) {
     for (size_t i = 0; i < fsmeta_set_count(set); i++)
         if (fsmeta_set_at(set, i) != meta->node && fsmeta_set_at(set, i) != asker) return false;
     return true;
@@ -131,7 +131,7 @@ int meta_unname_for(struct meta *meta, uint64_t dir, const char *name, size_t le
     /* The name is not here, or the record is, or either is on its way. */
     bool here = fsmeta_is_mine(meta, fsmeta_partition_of_key(meta, key));
     if (!here || fsmeta_owned_by_table(meta, fsmeta_partition_of_ino(meta, entry->ino))) return leave(meta, META_NOT_MINE);
-    if (!only_us(meta, entry->watchers, asker)) return leave(meta, META_BUSY);
+    if (!fsmeta_only_us(meta, entry->watchers, asker)) return leave(meta, META_BUSY);
     *ino = entry->ino;
     *type = entry->type;
     fsmeta_set_clear(&entry->watchers);
@@ -164,7 +164,7 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
     if (!S_ISREG(inode->mode) || inode->nlink == 0) return leave(meta, META_BUSY); /* with its last user it goes, and its data everywhere */
     same = wrote && same && inode->copies > 1;
     bool sole = inode->copies <= 1 && fsmeta_set_only(inode->holders, node);
-    if (wrote && (inode->layout != META_WHOLE || !only_us(meta, inode->watchers, node))) return leave(meta, META_BUSY);
+    if (wrote && (inode->layout != META_WHOLE || !fsmeta_only_us(meta, inode->watchers, node))) return leave(meta, META_BUSY);
     if (wrote && !(same ? fsmeta_is_secured(inode, node, written) : sole)) return leave(meta, META_BUSY);
     if (wrote && fsmeta_watch(meta, &inode->watchers, node) != 0) return leave(meta, META_BUSY); /* it keeps our answer */
     if (wrote) {
@@ -185,7 +185,7 @@ int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struc
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct inode *inode = fsmeta_find_inode(meta, ino);
-    if (inode == NULL || (mask & ~(unsigned)META_SET_DIRECTLY) != 0 || !only_us(meta, inode->watchers, asker))
+    if (inode == NULL || (mask & ~(unsigned)META_SET_DIRECTLY) != 0 || !fsmeta_only_us(meta, inode->watchers, asker))
         return leave(meta, META_BUSY);
     bool timed = (mask & (META_SET_ATIME | META_SET_MTIME)) != 0 && S_ISREG(inode->mode);
     bool ours = inode->layout == META_WHOLE && (inode->writer < 0 || inode->writer == asker);
@@ -203,7 +203,7 @@ int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t ask
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct dir *dir = fsmeta_find_dir(meta, ino);
-    if (dir == NULL || !only_us(meta, dir->watchers, asker)) return leave(meta, META_BUSY);
+    if (dir == NULL || !fsmeta_only_us(meta, dir->watchers, asker)) return leave(meta, META_BUSY);
     fsmeta_touch_dir(dir, now);
     return leave(meta, 0);
 }

@@ -164,6 +164,41 @@ static int spare(struct peer_meta *peer_meta, const struct peer_meta_question *q
     return used || opens_is_used(meta_opens(peer_meta->meta), q->ino) ? META_BUSY : 0;
 }
 
+/* ── renaming ── */
+
+static int rename_begin(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    if (q->value_length != PEER_META_RENAME_BYTES) return EINVAL;
+    uint64_t owner = get_le(q->value, 8);
+    if (owner >> META_INO_SHIFT != (uint64_t)node + 1) return EINVAL; /* else the lock would stay when its owner dies */
+    return meta_rename_begin_for(peer_meta->meta, q->ino, q->name, q->name_length, owner, node, &reply->attr);
+}
+
+static int insert(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    const uint8_t *value = q->value;
+    bool replace = (q->flags & PEER_META_HOLDS) != 0;
+    uint64_t old;
+    uint32_t type;
+    if (q->value_length != PEER_META_INSERT_BYTES) return EINVAL;
+    if (replace && opens_unseen(peer_meta)) return META_BUSY;
+    int error = meta_insert_for(peer_meta->meta, q->ino, q->name, q->name_length, get_le(value, 8), (uint32_t)get_le(value + 8, 4), replace,
+                                node, &old, &type);
+    if (error != 0) return error == ENOENT || error == ENOTDIR ? META_BUSY : error; /* we may not have heard of the directory yet */
+    reply->attr = (struct meta_attr){.ino = old, .mode = type, .writer = -1, .rank = -1};
+    if (old != 0 && may_know(peer_meta, &reply->attr))
+        peer_meta->kernel.forget(peer_meta->kernel.context, old, q->ino, q->name, q->name_length);
+    return 0;
+}
+
+static int rename_end(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
+    const uint8_t *value = q->value;
+    if (q->value_length != PEER_META_RENAMED_BYTES) return EINVAL;
+    uint64_t ino = get_le(value + 8, 8);
+    int error = meta_rename_end_for(peer_meta->meta, q->ino, q->name, q->name_length, get_le(value, 8), ino, q->now, node, &reply->attr);
+    if (error == 0 && may_know(peer_meta, &reply->attr))
+        peer_meta->kernel.forget(peer_meta->kernel.context, ino, q->ino, q->name, q->name_length);
+    return error;
+}
+
 static int closed(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
     int error = meta_closed_for(peer_meta->meta, q->ino, node, q->attr, (q->flags & PEER_META_HOLDS) != 0, (q->flags & PEER_META_USED) != 0,
                                 &reply->attr);
@@ -241,6 +276,9 @@ static bool changes(enum peer_meta_op op) {
     case PEER_META_CLOSED:
     case PEER_META_SECURE:
     case PEER_META_SPARE:
+    case PEER_META_RENAME:
+    case PEER_META_INSERT:
+    case PEER_META_RENAMED:
     case PEER_META_TOUCH:
     case PEER_META_SETATTR:
     case PEER_META_SPREAD:
@@ -262,6 +300,9 @@ static int act(struct peer_meta *peer_meta, int32_t node, const struct peer_meta
     case PEER_META_CLOSED: return closed(peer_meta, node, q, reply);
     case PEER_META_SECURE: return secure(peer_meta, node, q);
     case PEER_META_SPARE: return spare(peer_meta, q);
+    case PEER_META_RENAME: return rename_begin(peer_meta, node, q, reply);
+    case PEER_META_INSERT: return insert(peer_meta, node, q, reply);
+    case PEER_META_RENAMED: return rename_end(peer_meta, node, q, reply);
     case PEER_META_TOUCH: return touch(peer_meta, node, q);
     case PEER_META_SETATTR: return setattr(peer_meta, node, q, reply);
     case PEER_META_READLINK: return meta_readlink(peer_meta->meta, q->ino, (char *)reply->bytes, PEER_META_BYTES_MAX, &reply->count);

@@ -41,6 +41,10 @@ enum peer_meta_op {
     /* ino: a file, name, value: u64 its directory, or neither: forget them, and say (0) that you do not use the file. PEER_META_GONE: it has gone, with what
      * lies of it at the node that is asked */
     PEER_META_SPARE,
+    PEER_META_RENAME, /* ino: directory, name, value: u64 owner of the lock. The record counts two names from then on */
+    /* ino: directory, name, value: u64 inode, u32 its type; PEER_META_HOLDS: it may be another's name, of which attr says the number and the type then */
+    PEER_META_INSERT,
+    PEER_META_RENAMED, /* as PEER_META_RENAME, value: also u64 inode: the name goes */
     PEER_META_OPS,
 };
 
@@ -81,6 +85,7 @@ struct peer_meta_answer {
 };
 
 enum { PEER_META_MASK_BYTES = 4, PEER_META_CURSOR_BYTES = 8, PEER_META_SPARED_BYTES = 12, PEER_META_THIRD_BYTES = 16 };
+enum { PEER_META_RENAME_BYTES = 8, PEER_META_INSERT_BYTES = 12, PEER_META_RENAMED_BYTES = 16 };
 enum { PEER_META_LOST = -1 }; /* the connection ended, or the asker: nobody knows whether it was done */
 
 /* A question under way; part of something of the asker's. */

@@ -248,9 +248,10 @@ class Cluster:
                 return
         raise AssertionError("it goes on for ever")
 
-    def start(self, node: int, op: str, *args: Any, endpoint: int = 1, uid: int = 0, gid: int = 0) -> object:
+    def start(self, node: int, op: str, *args: Any, endpoint: int = 1, kind: str = "fuse", uid: int = 0, gid: int = 0) -> object:
+        """``kind``: of the endpoint, a mount or a client."""
         self.serial += 1
-        token = ("fuse", endpoint, self.serial)
+        token = (kind, endpoint, self.serial)
         self.tell(self.nodes[node], FsRequested(token, typed(op, args), uid, gid))
         return token
 

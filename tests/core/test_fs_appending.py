@@ -25,7 +25,7 @@ class Appender:
 
     def __init__(self, cluster: Cluster, path: bytes, node: int, endpoint: int, line: bytes) -> None:
         self.cluster, self.node, self.endpoint, self.line = cluster, node, endpoint, line
-        self.token = cluster.start(node, "open_path", path, os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, endpoint=endpoint)
+        self.token = cluster.start(node, "open_path", path, os.O_RDWR | os.O_CREAT, 0o644, -1, 0, -1, endpoint=endpoint, kind="client")
         self.steps = iter(self.work())
 
     def work(self) -> Iterator[None]:
@@ -34,7 +34,7 @@ class Appender:
         node = self.cluster.nodes[self.node]
         node.write(w.Write(handle, len(node.content(*node.handles[handle])), self.line))
         yield
-        self.token = self.cluster.start(self.node, "close", handle, endpoint=self.endpoint)
+        self.token = self.cluster.start(self.node, "close", handle, endpoint=self.endpoint, kind="client")
         yield from self.answer()
 
     def answer(self) -> Iterator[Any]:

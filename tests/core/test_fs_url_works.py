@@ -9,11 +9,13 @@ from fs_cluster import Cluster, Node
 from fs_steps import read, write
 
 from amfs.vocabulary import fs_works as w
-from amfs.vocabulary.attr import Attr
+from amfs.vocabulary import peer_requests as p
+from amfs.vocabulary.attr import Attr, Facts
 from amfs.vocabulary.events import FsWork, FsWorked
 from amfs.vocabulary.url_moves import DUMP, LOAD, Secret, UrlEnd, UrlFile, UrlsMoved
 
 CONTENT = b"of the object"
+FACTS = Facts(len(CONTENT), 8, 5_000_000_000, 7_000_000_000)
 STORAGE = Secret(b"", ("s3://bucket/",))
 
 
@@ -29,7 +31,7 @@ class Moving:
             (w.OpenStorages, lambda order: None),
             (w.CloseStorages, lambda order: None),
             (w.CountMoved, lambda order: 0),
-            (w.FetchUrl, lambda order: w.FetchedUrl(UrlEnd(order.file.number, len(CONTENT)), b"/scratch")),
+            (w.FetchUrl, lambda order: w.FetchedUrl(UrlEnd(order.file.number, len(CONTENT)), b"/scratch", FACTS)),
             (w.Adopt, lambda order: node.parts.update({order.ino: bytearray(CONTENT)})),
             (w.StoreUrl, self.store),
         )
@@ -40,6 +42,9 @@ class Moving:
             return work(node, effect)
 
         self.cluster.work = noted  # type: ignore[method-assign]
+        self.renamed: list[Any] = []
+        rename = node.fs.calls._handlers[p.RenameFile]
+        node.fs.calls._handlers[p.RenameFile] = lambda peer, call: self.renamed.append(call) or rename(peer, call)
         self.refuses = 0
 
     def store(self, order: w.StoreUrl) -> UrlEnd:
@@ -58,13 +63,27 @@ class Moving:
         return sum(isinstance(order, kinds) for order in self.orders)
 
 
-def test_a_loaded_file_is_put_there_without_a_handle() -> None:
+def test_a_loaded_file_is_put_there_without_a_handle_and_under_its_own_name() -> None:
     moving = Moving()
+    asked = len(moving.renamed)
     assert moving.move(LOAD, UrlFile(7, 0, "key", b"/file", size=len(CONTENT), mode=0o644)) == [UrlEnd(7, len(CONTENT))]
     assert moving.count(w.FetchUrl) == moving.count(w.Adopt) == 1
     assert not moving.count(w.Scratch, w.MakePart, w.OpenHandle, w.CloseHandle, w.DropScratch)
+    assert len(moving.renamed) == asked
+    assert read(moving.cluster, 0, b"/file") == CONTENT
+    attr = Attr(*moving.cluster.call(0, "walk", b"/file", True)[0])
+    assert (attr.size, attr.blocks, attr.mtime, attr.finished, attr.nlink, attr.mode & 0o777) == (len(CONTENT), 8, FACTS.mtime, 1, 1, 0o644)
+    moving.cluster.settle()
+    moving.cluster.check()
+
+
+def test_a_file_that_is_there_is_replaced_when_the_new_one_is_whole() -> None:
+    moving = Moving()
+    old = write(moving.cluster, 0, b"/file", b"what was there")
+    assert moving.move(LOAD, UrlFile(7, 0, "key", b"/file", size=len(CONTENT), mode=0o644)) == [UrlEnd(7, len(CONTENT))]
     assert read(moving.cluster, 0, b"/file") == CONTENT
     moving.cluster.settle()
+    assert old not in moving.node.parts and [name for name, _ in moving.cluster.call(0, "list_path", b"/", 0, 100)[0]] == [b"file"]
     moving.cluster.check()
 
 

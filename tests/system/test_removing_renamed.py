@@ -236,7 +236,7 @@ def mounted(top: Path, nodes: int) -> Iterator[list[Path]]:
 def test_nodes_that_read_them_all_the_while(tmp_path: Path) -> None:
     """A third node that has just forgotten a file may ask for it anew before the name has gone."""
     stop, wrong = threading.Event(), list[object]()
-    with running(NODES), mounted(tmp_path, NODES) as places:
+    with running(NODES), mounted(tmp_path, NODES) as places, Files() as files:
         names = [str(number) for number in range(8)]
         looks = [[place / f"{name}{end}" for name in names for end in ("", "-renamed")] for place in places[1:]]
         readers = [threading.Thread(target=look_until, args=(stop, look, wrong)) for look in looks]
@@ -253,6 +253,7 @@ def test_nodes_that_read_them_all_the_while(tmp_path: Path) -> None:
             stop.set()
             for reader in readers:
                 reader.join()
+        until(lambda: all(used == 0 and count == 0 for _, _, used, count in files.df()), "something is left")
     assert not wrong
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from pathlib import Path
 
 import networkx as nx
@@ -161,6 +162,15 @@ def test_every_package_says_in_one_sentence_what_it_is() -> None:
         sentence = ast.get_docstring(ast.parse((PACKAGE / package / "__init__.py").read_text(encoding="utf-8")))
         assert sentence, package
         assert f"| `{package}/` | {sentence} |" in picture, f"docs/architecture.md lacks: | `{package}/` | {sentence} |"
+
+
+def test_the_places_that_the_architecture_names_are_there() -> None:
+    table = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Where to go")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.count("`") > 2]
+    assert rows
+    for _, files, names in rows:
+        for file, name in zip(re.findall("`(.*?)`", files), re.findall("`(.*?)`", names), strict=True):
+            assert re.search(rf"\b{name}\b", (ROOT / file).read_text(encoding="utf-8")), f"{file} has no {name}"
 
 
 def test_the_simulator_uses_the_pure_core_only() -> None:

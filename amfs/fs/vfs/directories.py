@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from amfs._native import Meta
@@ -293,6 +293,33 @@ class Directories:
             return Attr(*self._meta.dir_get(call.change.ino)[0])
         finally:
             self._calls.release(LOCK)
+
+    # ── the node of a mount or client ──────────────────────────────────────────────────────────────
+
+    def ask_manager(self, call: p.PeerCall[None], is_done: Callable[[], bool | None]) -> Operation[None]:
+        """The next manager is asked again when the one that was asked left or died, unless ``is_done`` says that it had done it (None: that
+        cannot be seen; then nobody is asked again)."""
+        again, end = False, self._calls.now + PATIENCE_S
+        while not (again and is_done()):
+            try:
+                return (yield from ask(self._members.manager, call))
+            except OSError as error:
+                if error.errno == errno.EHOSTDOWN and self._calls.now < end and is_done() is not None:
+                    again = True
+                elif error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT):
+                    raise failure(errno.EIO) from None
+                elif error.errno not in (errno.ENOENT, errno.EBUSY) or not again or self._calls.now >= end:
+                    raise  # ENOENT: done, and this node is about to hear of it. EBUSY: half done, and about to be taken back
+            yield Sleep(PAUSE_LAST_S)
+
+    def number_of(self, dir: int, name: bytes) -> int:
+        """The number of the directory of this name; 0: this node knows none. ENOTDIR, ENAMETOOLONG."""
+        try:
+            return self._meta.dir_find(dir, name)[0]
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return 0
 
     # ── the tree ───────────────────────────────────────────────────────────────────────────────────
 

@@ -30,6 +30,7 @@ from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.outside import Outside
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.paths import Paths
+from amfs.fs.vfs.renames import Renames
 from amfs.fs.vfs.replicas import Replicas
 from amfs.fs.vfs.requests import Requests
 from amfs.fs.vfs.shard import Shard
@@ -37,6 +38,7 @@ from amfs.fs.vfs.stripe_copies import StripeCopies
 from amfs.fs.vfs.stripe_damage import StripeDamage
 from amfs.fs.vfs.task_files import ContentLost, TaskFiles
 from amfs.fs.vfs.url_moves import UrlMoves
+from amfs.fs.vfs.whole_files import WholeFiles
 from amfs.fs.vfs.xattrs import Xattrs
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import messages as m
@@ -94,17 +96,21 @@ class FileSystem(Machine):
         damage = Damage(calls, meta, members, owners, caches, opener, files, self._replicas, stripe_damage)
         self._evictor = evictor = Evictor(calls, members, owners, caches, opener, files)
         namespace = Namespace(calls, meta, members, owners, caches, self._directories, files)
+        renames = Renames(calls, meta, members, owners, caches, self._directories)
         layouts = Layouts(calls, members, owners, self._directories, files, stripes)
         xattrs = Xattrs(meta, owners, backups, self._directories, namespace, layouts)
-        paths = Paths(meta, members, owners, self._directories, namespace, layouts)
+        paths = Paths(meta, members, owners, self._directories, namespace, renames, layouts)
         self._handles = handles = Handles(calls, members, namespace, paths, files)
         bringer = Copies(calls, members, owners, opener, files, evictor)
         digests = Digests(calls, members, owners, files, bringer, damage, stripe_damage)
-        outside = Outside(calls, members, owners, namespace, paths, handles, digests)
+        whole = WholeFiles(calls, meta, members, owners, files, namespace)
+        outside = Outside(calls, members, owners, namespace, renames, paths, handles, digests, whole)
         moves = UrlMoves(calls, owners, paths, digests, damage, outside)
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
-        self._requests = Requests(calls, caches, files, namespace, xattrs, paths, handles, bringer, digests, outside, damage, moves)
+        self._requests = Requests(
+            calls, caches, files, namespace, renames, xattrs, paths, handles, bringer, digests, outside, damage, moves
+        )
         self._drainer = Drainer(calls, members, owners, opener, files, self.mover)
         self._clients: set[int] = set()
         self.on_message = {m.PeerRequest: calls.on_request, m.PeerResponse: calls.on_response, m.FsRequest: self._on_request}

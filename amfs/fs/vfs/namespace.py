@@ -5,15 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
-from typing import Any
 
 from amfs._native import Meta
 from amfs.fs.openflags import O_APPEND, O_EXCL, O_TRUNC, O_WRONLY
 from amfs.fs.vfs.caches import Caches
 from amfs.fs.vfs.caller import Caller
-from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, number_of, together, work
-from amfs.fs.vfs.directories import RENAME_EXCHANGE, RENAME_NOREPLACE, Directories
+from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together, work
+from amfs.fs.vfs.directories import Directories
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.opening import STRIPE_BYTES
@@ -24,7 +22,6 @@ from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
 from amfs.vocabulary.attr import (
     LOST,
-    META_BUSY,
     META_NOT_MINE,
     META_SET_SIZE,
     REMOTE,
@@ -65,7 +62,7 @@ class Namespace:
         self._caches = caches
         self._directories = directories
         self._files = files
-        calls.serve(p.ReportUsage.by(self._report_usage), p.RenameFile.by(self._rename_file))
+        calls.serve(p.ReportUsage.by(self._report_usage))
 
     # ── looking ────────────────────────────────────────────────────────────────────────────────────
 
@@ -201,10 +198,11 @@ class Namespace:
     ) -> Operation[Attr]:
         """Anything but a directory. EEXIST. EIO: the name may have been lost with nodes, unless it is made ``although_lost``."""
         attr = yield from self._owners.ask(p.Create(dir, name, caller.now, target, wanted, although_lost))
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         return attr
 
-    def _changed(self, caller: Caller, dir: int, name: bytes) -> None:
+    def changed(self, caller: Caller, dir: int, name: bytes) -> None:
+        """An entry."""
         self._directories.touch(dir, caller.now)
         caller.changed((dir, name))
 
@@ -294,7 +292,7 @@ class Namespace:
         except OSError:
             yield from self._owners.ask(p.Link(ino, -1, caller.now))
             raise
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         caller.inodes.append(ino)
         return (yield from self.getattr(ino))
 
@@ -303,7 +301,7 @@ class Namespace:
     def unlink(self, caller: Caller, dir: int, name: bytes) -> Operation[None]:
         left = yield from self._owners.ask(p.Unlink(dir, name, caller.now))
         self._caches.uncache((left.ino,))
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         caller.inodes.append(left.ino)
         if left.nlink:
             caller.own.append(left.ino)
@@ -311,31 +309,16 @@ class Namespace:
     def remove_name(self, caller: Caller, dir: int, name: bytes, ino: int) -> Operation[None]:
         """Unlink it if it still names that inode."""
         yield from self._owners.ask(p.Remove(dir, name, ino, 0))
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         caller.inodes.append(ino)
         yield from self._owners.ask(p.Link(ino, -1, caller.now))
 
     def rmdir(self, caller: Caller, dir: int, name: bytes) -> Operation[None]:
-        ino = self._directory(dir, name)
-        yield from self._change_tree(p.Rmdir(dir, name, caller.now), lambda: ino != self._directory(dir, name) if ino else None)
-        self._directories.remember_touch(caller.now, dir)
+        tree = self._directories
+        ino = tree.number_of(dir, name)
+        yield from tree.ask_manager(p.Rmdir(dir, name, caller.now), lambda: ino != tree.number_of(dir, name) if ino else None)
+        tree.remember_touch(caller.now, dir)
         caller.changed((dir, name))
-
-    def _change_tree(self, call: p.PeerCall[None], is_done: Callable[[], bool | None]) -> Operation[None]:
-        """The next manager is asked again when the one that was asked left or died, unless ``is_done`` says that it had done it (None: that
-        cannot be seen; then nobody is asked again)."""
-        again, end = False, self._calls.now + PATIENCE_S
-        while not (again and is_done()):
-            try:
-                return (yield from ask(self._members.manager, call))
-            except OSError as error:
-                if error.errno == errno.EHOSTDOWN and self._calls.now < end and is_done() is not None:
-                    again = True
-                elif error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT):
-                    raise failure(errno.EIO) from None
-                elif error.errno not in (errno.ENOENT, errno.EBUSY) or not again or self._calls.now >= end:
-                    raise  # ENOENT: done, and this node is about to hear of it. EBUSY: half done, and about to be taken back
-            yield Sleep(PAUSE_LAST_S)
 
     # ── what an attempt at a blind task left, and another makes ────────────────────────────────────
 
@@ -363,110 +346,6 @@ class Namespace:
             if error.errno != errno.EAGAIN:  # else it was published meanwhile
                 raise
         self._caches.uncache((attr.ino,))
-
-    # ── renaming ───────────────────────────────────────────────────────────────────────────────────
-
-    def rename(self, caller: Caller, dir: int, name: bytes, to_dir: int, to_name: bytes, flags: int) -> Operation[None]:
-        if flags & ~(RENAME_NOREPLACE | RENAME_EXCHANGE) or flags == RENAME_NOREPLACE | RENAME_EXCHANGE:
-            raise failure(errno.EINVAL)
-        names = (dir, name), (to_dir, to_name)
-        if any(self._directory(*one) for one in names):
-            found = yield from together([self._owners.ask(p.Lookup(*one)) for one in names])
-            ino = self._directory(dir, name) if not flags & RENAME_EXCHANGE else 0  # to exchange twice is to do nothing
-            call = p.Rename(dir, name, to_dir, to_name, flags, caller.now)
-            yield from self._change_tree(call, lambda: ino == self._directory(to_dir, to_name) if ino else None)
-            self._directories.remember_touch(caller.now, dir, to_dir)
-            caller.inodes += [one.ino for one in found if not isinstance(one, OSError)]
-        else:
-            move = p.RenameFile(dir, name, to_dir, to_name, flags, caller.now)
-            ino, replaced = yield from self._owners.ask(move)
-            caller.inodes += [ino, replaced] if replaced else [ino]
-            if replaced:
-                self._caches.uncache((replaced,))
-            self._directories.touch(dir, caller.now)
-            if to_dir != dir:
-                self._directories.touch(to_dir, caller.now)
-        caller.changed(*names)
-
-    def _directory(self, dir: int, name: bytes) -> int:
-        """The number of the directory of this name; 0: this node knows none. ENOTDIR, ENAMETOOLONG."""
-        try:
-            return self._meta.dir_find(dir, name)[0]
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            return 0
-
-    def _rename_file(self, peer: int, call: p.RenameFile) -> Operation[p.Moved]:
-        """At the owner of the name. Nearly always the record is here, and nobody has the other name: one question to its owner will do."""
-        if not call.flags & RENAME_EXCHANGE and (ino := (yield from self._rename_to_new(peer, call))):
-            return p.Moved(ino, 0)
-        return (yield from self._rename_under_locks(peer, call))
-
-    def _rename_to_new(self, peer: int, call: p.RenameFile) -> Operation[int]:
-        """The inode, or 0: this is not the case. Then nothing has been changed."""
-        dir, name, ask_owner, owner = call.dir, call.name, self._owners.ask, self._owners.lock_owner()
-        to_node = self._meta.owner(self._meta.name_partition(call.to_dir, call.to_name))
-        ino, type, attr = yield from ask_owner(p.Lock(dir, name, owner))
-        try:
-            if attr is None or stat.S_ISDIR(type):
-                return 0
-            # For a while it has two names, and counts two: if a node dies then, none of them takes the file along when it is removed.
-            yield from ask_owner(p.Link(ino, 1, call.now, peer))
-            try:
-                yield from ask(to_node, p.Insert(call.to_dir, call.to_name, ino, type, False, 0, peer))
-            except OSError as error:
-                if error.errno in (errno.EEXIST, META_BUSY, META_NOT_MINE):
-                    yield from ask_owner(p.Link(ino, -1, call.now, peer))
-                    return 0
-                raise failure(errno.EIO if error.errno in (errno.EHOSTDOWN, errno.ETIMEDOUT) else number_of(error)) from None
-            yield from ask_owner(p.Remove(dir, name, ino, owner, peer))
-            yield from ask_owner(p.Link(ino, -1, call.now, peer))
-            return ino
-        finally:
-            self._owners.unlock(owner, (dir, name))
-
-    def _rename_under_locks(self, peer: int, call: p.RenameFile) -> Operation[p.Moved]:
-        """Between two shards, under locks on both names."""
-        dir, name, to_dir, to_name, now = call.dir, call.name, call.to_dir, call.to_name, call.now
-        ask_owner, exchange = self._owners.ask, bool(call.flags & RENAME_EXCHANGE)
-        names = (dir, name), (to_dir, to_name)
-        owner, (source, target) = yield from self._owners.lock(*names)
-        ino, was = source.ino, target.ino
-        try:
-            if not ino or (exchange and not was):
-                raise failure(errno.ENOENT)
-            if was and call.flags & RENAME_NOREPLACE:
-                raise failure(errno.EEXIST)
-            if stat.S_IFDIR in (source.type, target.type):
-                raise failure(errno.EBUSY)  # became one meanwhile
-            if was == ino:
-                return p.Moved(ino, was)
-            moved = (ino, was) if exchange else (ino,)
-            for one in moved:  # as of ``_rename_to_new``; if the record is lost no name changes
-                yield from ask_owner(p.Link(one, 1, now, peer))
-            last: list[Operation[Any]] = []  # that may be done at the same time
-            yield from ask_owner(p.Insert(to_dir, to_name, ino, source.type, True, owner, peer))
-            if exchange:
-                last.append(ask_owner(p.Insert(dir, name, was, target.type, True, owner, peer)))
-            else:
-                last.append(ask_owner(p.Remove(dir, name, ino, owner, peer)))
-                if was:
-                    last.append(self._replaced(peer, was, now))
-            for answer in (yield from together(last)):
-                if isinstance(answer, OSError):
-                    raise answer
-            for one in moved:
-                yield from ask_owner(p.Link(one, -1, now, peer))
-            return p.Moved(ino, was)
-        finally:
-            self._owners.unlock(owner, *names)
-
-    def _replaced(self, peer: int, ino: int, now: int) -> Operation[None]:
-        """A name of this file is that of another now."""
-        yield from self._owners.ask(p.Link(ino, -1, now))
-        if peer != self._members.node:  # it was this node that asked, and is not told
-            yield from self._caches.forget_here((ino,))
 
     # ── attributes ─────────────────────────────────────────────────────────────────────────────────
 
@@ -516,7 +395,7 @@ class Namespace:
     # ── mounts that have done something themselves ─────────────────────────────────────────────────
 
     def closed(self, caller: Caller, ino: int, wrote: bool, last: bool, attr: Attr | None) -> Operation[None]:
-        """A mount has closed its last writing handle (``wrote``), its last handle (``last``), or one that was both."""
+        """The mounts of this node have closed their last writing handle (``wrote``), their last handle (``last``), or one that was both."""
         if wrote:
             caller.inodes.append(ino)
         facts = Facts(attr.size, attr.blocks, attr.atime, attr.mtime) if attr is not None else None
@@ -525,7 +404,7 @@ class Namespace:
     def unnamed(self, caller: Caller, dir: int, name: bytes, ino: int) -> Operation[None]:
         """A name of this file has gone already."""
         self._caches.uncache((ino,))
-        self._changed(caller, dir, name)
+        self.changed(caller, dir, name)
         caller.inodes.append(ino)
         yield from self._calls.settled()  # nobody is to inherit a name that the record does not count
         try:

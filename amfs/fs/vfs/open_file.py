@@ -5,6 +5,13 @@ from __future__ import annotations
 from amfs.vocabulary.attr import Facts
 from amfs.vocabulary.states import OPEN_NEXT, OpenEvent, OpenState, illegal
 
+_MOUNTS = "mounts"
+
+
+def _user(endpoint: object) -> object:
+    """The mounts of this node are one user: they have one table of open files, and say together when the last handle is closed."""
+    return _MOUNTS if isinstance(endpoint, tuple) and endpoint[0] == "fuse" else endpoint
+
 
 class OpenFile:
     """One file on this node. ``vocabulary.states.OpenState`` says what the states mean."""
@@ -14,7 +21,7 @@ class OpenFile:
     def __init__(self, ino: int) -> None:
         self.ino = ino
         self.state = OpenState.IDLE
-        self.users: dict[object, list[int]] = {}  # endpoint -> [readers, writers]: handles given out here
+        self.users: dict[object, list[int]] = {}  # endpoint, or all mounts -> [readers, writers]: handles given out here
         self.opening = 0  # openings under way here
         self.opening_to_write = 0  # those of them that may write
         self.proxy = 0  # the handle that this node holds open because others write through it; 0: none
@@ -54,32 +61,34 @@ class OpenFile:
 
     def use(self, endpoint: object, writing: bool) -> None:
         """A handle is given out."""
-        self.users.setdefault(endpoint, [0, 0])[writing] += 1
+        self.users.setdefault(_user(endpoint), [0, 0])[writing] += 1
         if writing:
             self.move(OpenEvent.OPENED_TO_WRITE)
 
     def end_use(self, endpoint: object, writing: bool) -> None:
         """One handle is closed."""
-        counts = self.users.get(endpoint)
+        user = _user(endpoint)
+        counts = self.users.get(user)
         if counts is not None:
             counts[writing] -= 1
             if counts == [0, 0]:
-                del self.users[endpoint]
+                del self.users[user]
 
     def end_uses(self, endpoint: object, wrote: bool, last: bool) -> None:
-        """A mount has closed its last writing handle (``wrote``), or its last one. It counts its readers by itself.
+        """The mounts have closed their last writing handle (``wrote``), or their last one. They count their readers by themselves.
 
-        It may have said so before it knew of a handle that was given out meanwhile. A writer among these counts until the mount says that
+        One may have said so before it knew of a handle that was given out meanwhile. A writer among these counts until a mount says that
         it is closed, which may be on its way: what it wrote is not known before.
         """
-        counts = self.users.get(endpoint)
+        user = _user(endpoint)
+        counts = self.users.get(user)
         if counts is not None:
             if wrote:
                 counts[True] = 0
             if last:
                 counts[False] = 0
             if last and not counts[True]:
-                del self.users[endpoint]
+                del self.users[user]
 
     def close_writer(self, facts: Facts | None) -> None:
         """A writing handle was closed, which has said this of the file."""

@@ -337,8 +337,8 @@ class OpenFiles:
             yield from self.secure(ino)
 
     def close_all(self, endpoint: object, ino: int, wrote: bool, last: bool, facts: Facts | None) -> Operation[None]:
-        """A mount has closed its last handle (``last``), or its last writing one (``wrote``): it may have others for reading then, and
-        says when they are gone."""
+        """The mounts have closed their last handle (``last``), or their last writing one (``wrote``): they may have others for reading
+        then, and say when they are gone. ``endpoint``: one of them."""
         file = self._files.get(ino)
         if file is not None:
             file.end_uses(endpoint, wrote, last)

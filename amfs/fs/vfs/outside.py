@@ -15,25 +15,30 @@ from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.paths import Paths
+from amfs.fs.vfs.renames import Renames
+from amfs.fs.vfs.whole_files import WholeFiles
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import LOST, Attr
+from amfs.vocabulary.attr import LOST, Attr, Facts
 
 
 class Outside:
     """Loads and dumps."""
 
     def __init__(
-        self, calls: Calls, members: Members, owners: Owners, namespace: Namespace, paths: Paths, handles: Handles, digests: Digests
-    ) -> None:
+        self, calls: Calls, members: Members, owners: Owners, namespace: Namespace, renames: Renames, paths: Paths, handles: Handles,
+        digests: Digests, whole: WholeFiles,
+    ) -> None:  # fmt: skip
         self._calls = calls
         self._members = members
         self._owners = owners
         self._namespace = namespace
+        self._renames = renames
         self._paths = paths
         self._handles = handles
         self._digests = digests
+        self._whole = whole
         calls.serve(
             p.SeenOutside.by(lambda peer, call: work(w.SeenOutside(call.path))),
             p.Load.by(self._load_all),
@@ -98,13 +103,21 @@ class Outside:
         theirs, _ = yield from work(w.DigestOutside(path))
         return not isinstance(mine, int) and mine[1] == theirs
 
-    def take_in(self, caller: Caller, scratch: bytes, path: bytes, mode: int, mark: bytes = b"") -> Operation[None]:
-        """A scratch file becomes the file at ``path``, which until then stays as it was. ``mark``: in the name that it has until then."""
+    def take_in(
+        self, caller: Caller, scratch: bytes, path: bytes, mode: int, mark: bytes = b"", facts: Facts | None = None
+    ) -> Operation[None]:
+        """A scratch file becomes the file at ``path``, which until then stays as it was. ``mark``: in the name that it may have until then.
+        ``facts``: of the scratch file."""
         dir, name = yield from self._paths.parent(path)
         temporary = b".amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
-        yield from self._handles.put_new(caller, scratch, dir, temporary, mode)
+        named = None
+        if facts is not None:
+            named = yield from self._whole.create(caller, dir, name, temporary, mode, scratch, facts)
+        if named is None:
+            yield from self._handles.put_new(caller, scratch, dir, temporary, mode)
         try:
-            yield from self._namespace.rename(caller, dir, temporary, dir, name, 0)
+            if named != name:
+                yield from self._renames.rename(caller, dir, temporary, dir, name, 0)
         except OSError:
             with suppress(OSError):
                 yield from self._namespace.unlink(caller, dir, temporary)

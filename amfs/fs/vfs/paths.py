@@ -17,6 +17,7 @@ from amfs.fs.vfs.layouts import Layouts
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.renames import Renames
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary.attr import LOST, ROOT, STRIPED, WHOLE, Attr, Listed
 
@@ -30,13 +31,15 @@ class Paths:
     """Walks paths, and does what is asked at their ends."""
 
     def __init__(
-        self, meta: Meta, members: Members, owners: Owners, directories: Directories, namespace: Namespace, layouts: Layouts
-    ) -> None:
+        self, meta: Meta, members: Members, owners: Owners, directories: Directories, namespace: Namespace, renames: Renames,
+        layouts: Layouts,
+    ) -> None:  # fmt: skip
         self._meta = meta
         self._members = members
         self._owners = owners
         self._directories = directories
         self._namespace = namespace
+        self._renames = renames
         self._layouts = layouts
 
     # ── walking ────────────────────────────────────────────────────────────────────────────────────
@@ -202,7 +205,7 @@ class Paths:
     def rename(self, caller: Caller, path: bytes, to: bytes, flags: int) -> Operation[None]:
         source = yield from self.parent(path)
         target = yield from self.parent(to)
-        yield from self._namespace.rename(caller, *source, *target, flags)
+        yield from self._renames.rename(caller, *source, *target, flags)
 
     def link(self, caller: Caller, path: bytes, to: bytes) -> Operation[Attr]:
         attr = yield from self.walk(path, False)

@@ -18,6 +18,7 @@ from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.open_files import OpenFiles
 from amfs.fs.vfs.outside import Outside
 from amfs.fs.vfs.paths import Paths
+from amfs.fs.vfs.renames import Renames
 from amfs.fs.vfs.url_moves import UrlMoves
 from amfs.fs.vfs.xattrs import Xattrs
 from amfs.vocabulary import fs_requests as q
@@ -34,13 +35,13 @@ class Requests:
     """Runs the operations of this node's mounts and clients."""
 
     def __init__(
-        self, calls: Calls, caches: Caches, files: OpenFiles, namespace: Namespace, xattrs: Xattrs,
+        self, calls: Calls, caches: Caches, files: OpenFiles, namespace: Namespace, renames: Renames, xattrs: Xattrs,
         paths: Paths, handles: Handles, copies: Copies, digests: Digests, outside: Outside, damage: Damage, moves: UrlMoves,
     ) -> None:  # fmt: skip
         self._calls = calls
         self._caches = caches
         self._handlers: dict[type, Callable[[Caller, Any], Any]] = dict((
-            *of_mounts(namespace, files, xattrs),
+            *of_mounts(namespace, renames, files, xattrs),
             *of_paths(paths, xattrs),
             *of_handles(paths, handles),
             *of_many(namespace, copies, digests, outside, damage, moves),
@@ -82,7 +83,7 @@ class Requests:
         return value
 
 
-def of_mounts(namespace: Namespace, files: OpenFiles, xattrs: Xattrs) -> Table:
+def of_mounts(namespace: Namespace, renames: Renames, files: OpenFiles, xattrs: Xattrs) -> Table:
     """By numbers of directories and inodes."""
     return (
         q.Lookup.by(lambda c, r: namespace.lookup(r.dir, r.name)),
@@ -96,7 +97,7 @@ def of_mounts(namespace: Namespace, files: OpenFiles, xattrs: Xattrs) -> Table:
         q.Link.by(lambda c, r: namespace.link(c, r.ino, r.dir, r.name)),
         q.Unlink.by(lambda c, r: namespace.unlink(c, r.dir, r.name)),
         q.Rmdir.by(lambda c, r: namespace.rmdir(c, r.dir, r.name)),
-        q.Rename.by(lambda c, r: namespace.rename(c, r.dir, r.name, r.to_dir, r.to_name, r.flags)),
+        q.Rename.by(lambda c, r: renames.rename(c, r.dir, r.name, r.to_dir, r.to_name, r.flags)),
         q.Setattr.by(lambda c, r: namespace.setattr(c, r.ino, r.mask, r.attr)),
         q.SetXattr.by(lambda c, r: xattrs.set(c, r.ino, r.name, r.value, r.flags)),
         q.GetXattr.by(lambda c, r: xattrs.get(r.ino, r.name)),
@@ -107,6 +108,7 @@ def of_mounts(namespace: Namespace, files: OpenFiles, xattrs: Xattrs) -> Table:
         q.Ensure.by(lambda c, r: files.open(c.endpoint, r.ino, O_RDWR if r.writing else O_RDONLY)),
         q.Closed.by(lambda c, r: namespace.closed(c, r.ino, r.wrote, r.last, r.attr)),
         q.Secure.by(lambda c, r: files.secure(r.ino)),
+        q.Renaming.by(renames.go_on),
         q.Unnamed.by(lambda c, r: namespace.unnamed(c, r.dir, r.name, r.ino)),
         q.Touched.by(lambda c, r: namespace.touched(c, r.dir)),
     )

@@ -121,14 +121,15 @@ class UrlMoves:
         try:
             there = yield from self._there(file)
             # The digest is for the comparison with what is there.
-            end, scratch = yield from work(w.FetchUrl(move.name, file, there is not None))
+            end, scratch, facts = yield from work(w.FetchUrl(move.name, file, there is not None))
             if end.kind:
                 return end
             try:
                 if move.over or (there is not None and (yield from self._has(there, end.digest))):
                     self._calls.order(w.DropScratch(scratch))
                     return end._replace(same=True)
-                yield from self._outside.take_in(caller, scratch, file.path, file.mode, move.name.encode(errors="surrogateescape") + b"-")
+                mark = move.name.encode(errors="surrogateescape") + b"-"
+                yield from self._outside.take_in(caller, scratch, file.path, file.mode, mark, facts)
             except OSError:
                 self._calls.order(w.DropScratch(scratch))
                 raise
