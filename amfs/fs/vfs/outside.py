@@ -72,7 +72,7 @@ class Outside:
             scratch = (yield from work(w.Scratch())).encode(errors="surrogateescape")
             try:
                 size, _ = yield from work(w.ImportFile(source, scratch))
-                yield from self.take_in(caller, scratch, path, mode)
+                yield from self.take_in(caller, scratch, *(yield from self._paths.parent(path)), mode)
             except OSError:
                 self._calls.order(w.DropScratch(scratch))
                 raise
@@ -102,11 +102,10 @@ class Outside:
         return not isinstance(mine, int) and mine[1] == theirs
 
     def take_in(
-        self, caller: Caller, scratch: bytes, path: bytes, mode: int, mark: bytes = b"", facts: Facts | None = None
+        self, caller: Caller, scratch: bytes, dir: int, name: bytes, mode: int, mark: bytes = b"", facts: Facts | None = None
     ) -> Operation[None]:
-        """A scratch file becomes the file at ``path``, which until then stays as it was. ``mark``: in the name that it may have until then.
+        """A scratch file becomes the file of that name, which until then stays as it was. ``mark``: in the name that it may have until then.
         ``facts``: of the scratch file."""
-        dir, name = yield from self._paths.parent(path)
         temporary = b".amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
         named = None
         if facts is not None:
