@@ -104,8 +104,8 @@ class Outside:
     def take_in(
         self, caller: Caller, scratch: bytes, dir: int, name: bytes, mode: int, mark: bytes = b"", facts: Facts | None = None
     ) -> Operation[None]:
-        """A scratch file becomes the file of that name, which until then stays as it was. ``mark``: in the name that it may have until then.
-        ``facts``: of the scratch file."""
+        """A scratch file becomes the file of that name. What was there stays until then, and the new one may have another name, in which
+        ``mark`` is. ``facts``: of the scratch file."""
         temporary = b".amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
         named = None
         if facts is not None:
