@@ -66,6 +66,16 @@ def test_ls_cat_put_and_get_take_urls(s3: S3, files: Files) -> None:
     refused(2, "s3://faces/b: is a URL", "put", __file__, "s3://faces/b")
 
 
+def test_a_name_that_is_not_utf_8_is_told_and_the_others_go(s3: S3, files: Files) -> None:
+    s3.put("bytes", {"any": b""})
+    files.makedirs("/bytes")
+    files.write_bytes(b"/bytes/\xff", b"1")
+    files.write_bytes(b"/bytes/good", b"2")
+    for way in ("nodes", "client"):
+        refused(1, "the name is not UTF-8", "dump", "--by", way, "amfs:/bytes", f"s3://bytes/{way}/")
+        assert s3.content("bytes", f"{way}/good") == b"2"
+
+
 def test_a_directory_of_one_object_is_a_directory(s3: S3, files: Files) -> None:
     s3.put("single", {"top/file": b"f"})
     fine("load", "s3://single/top", "amfs:/single")
