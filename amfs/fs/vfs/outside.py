@@ -71,12 +71,12 @@ class Outside:
                 return size, True
             scratch = (yield from work(w.Scratch())).encode(errors="surrogateescape")
             try:
-                size, _ = yield from work(w.ImportFile(source, scratch))
-                yield from self.take_in(caller, scratch, *(yield from self._paths.parent(path)), mode)
+                facts = yield from work(w.ImportFile(source, scratch))
+                yield from self.take_in(caller, scratch, *(yield from self._paths.parent(path)), mode, facts=facts)
             except OSError:
                 self._calls.order(w.DropScratch(scratch))
                 raise
-            return size, False
+            return facts.size, False
         finally:
             self._calls.release(key)
 
