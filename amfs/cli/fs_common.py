@@ -106,6 +106,11 @@ class Work:
         place = parse(text) or _below_a_mount(text)
         if place is None and text.startswith("/"):
             place = parse("amfs:" + text)
+        if place is None and "://" in text:
+            raise UsageError(
+                f"{self.name}: {text}: is a URL, where a path of the file system (amfs:/) is meant; amfs put and load copy from URLs, "
+                "amfs get and dump to URLs"
+            )
         if place is None:
             raise UsageError(f"{self.name}: {text}: paths in the file system begin with amfs:/ (or /)")
         if place.session is not None:

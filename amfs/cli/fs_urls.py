@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from amfs.cli.fs_common import Work, print_json, write
+from amfs.client.tree import has_magic
 from amfs.errors import UsageError
 from amfs.operations.loading import dump as dump
 from amfs.operations.loading import load as load
@@ -42,7 +45,11 @@ def cat(work: Work, urls: Sequence[str]) -> int:
     storages = Storages(load_settings())
     for url in urls:
         try:
-            for one in _matching(storages, url):
+            matched, key = _matching(storages, url), storages.place(url).key
+            if [one.found.key for one in matched] != [key] and not has_magic(key.encode(errors="surrogateescape")):
+                work.report_error(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), url))
+                continue
+            for one in matched:
                 for piece in storages.place(url).remote.read(one.found):
                     write(piece)
         except RemoteError as error:

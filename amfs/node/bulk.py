@@ -15,6 +15,7 @@ from amfs.host.digests import Digest, of_file
 from amfs.host.extents import PIECE, Handle, extents, pieces
 from amfs.host.replacing import put_in_place
 from amfs.host.trees import files_below
+from amfs.vocabulary.attr import Facts
 from amfs.vocabulary.fs_requests import CheckedStore
 from amfs.vocabulary.fs_works import PART_DAMAGED
 
@@ -38,21 +39,22 @@ def digest_of(path: str | bytes, handle: Handle | None) -> tuple[bytes, int]:
     return found.value(), found.size
 
 
-def copy_in(source: bytes, target: bytes) -> tuple[int, bytes]:
-    """A local file into a scratch file of this node; (size, digest). EILSEQ: what was written is not what was read."""
+def copy_in(source: bytes, target: bytes) -> Facts:
+    """A local file into a scratch file of this node; what that is then. EILSEQ: what was written is not what was read."""
     descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         facts = os.fstat(descriptor)
         with open(target, "r+b", buffering=0) as file:
             found, size = digest(descriptor, file.fileno())
             os.utime(file.fileno(), ns=(facts.st_mtime_ns, facts.st_mtime_ns))
+            made = os.fstat(file.fileno())
         if os.fstat(descriptor).st_mtime_ns != facts.st_mtime_ns:
             raise OSError(errno.EBUSY, "it changes while it is copied")
     finally:
         os.close(descriptor)
     if of_file(target) != (found, size):
         raise OSError(errno.EILSEQ, "it was not copied right")
-    return size, found
+    return Facts(made.st_size, made.st_blocks, facts.st_mtime_ns, made.st_mtime_ns)
 
 
 def copy_out(path: str, handle: Handle | None, target: bytes, mode: int, mtime: int, check: Callable[[], None]) -> tuple[int, bytes]:

@@ -494,7 +494,7 @@ class FileBackend:
         self._check(order.ino, order.opened)
         return found
 
-    def copy_in(self, order: w.ImportFile) -> tuple[int, bytes]:
+    def copy_in(self, order: w.ImportFile) -> Facts:
         return bulk.copy_in(order.source, os.fsencode(self._scratch(order.scratch)))
 
     def copy_out(self, order: w.ExportFile) -> tuple[int, bytes]:

@@ -255,6 +255,8 @@ class Objects:
             kind, words = Kind.NO_PLACE, ""
         elif code.endswith("UserNotFound"):  # so versitygw says that it does not know the key, with the status of a missing object
             kind = Kind.DENIED
+        elif isinstance(error, UnicodeEncodeError):
+            kind, words = Kind.UNSUPPORTED, "the name is not UTF-8, and keys of objects are"
         elif isinstance(error, (exceptions.NotSupportedError, exceptions.InvalidPathError)) or "non-partial response" in text:
             kind, words = Kind.UNSUPPORTED, _first_line(error)
         elif isinstance(error, (FileNotFoundError, exceptions.NotFoundError)) or status == 404:

@@ -337,8 +337,8 @@ class SeenOutside(WorkOrder[tuple[int, int, int]], frozen=True):
     path: bytes
 
 
-class ImportFile(WorkOrder[tuple[int, bytes]], frozen=True):
-    """(size, digest)"""
+class ImportFile(WorkOrder[Facts], frozen=True):
+    """A local file into a scratch file, of which the answer tells."""
 
     source: bytes
     scratch: bytes

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster
 
-from amfs.fs.vfs.url_moves import SILENT_S
+from amfs.fs.vfs.calls import Sleep
+from amfs.fs.vfs.url_moves import GATHER, GATHER_S, SILENT_S
 from amfs.vocabulary import fs_works as w
+from amfs.vocabulary import peer_requests as p
 from amfs.vocabulary.url_moves import DIGEST, Secret, UrlEnd, UrlFile, UrlsMoved
 
 SECRET = Secret(b"a-key-that-nobody-sees", ("s3://bucket/",))
@@ -62,3 +64,24 @@ def test_a_client_that_is_silent_has_died_and_one_that_comes_again_is_told(seed:
 
 def test_what_is_logged_has_no_keys() -> None:
     assert "nobody" not in repr(w.OpenStorages("move", SECRET)) and "<storage settings>" in repr(w.OpenStorages("move", SECRET))
+
+
+def test_ends_that_come_in_a_short_time_are_told_together() -> None:
+    cluster = Cluster(1, 1)
+    node = cluster.nodes[0]
+    node.serve(w.OpenStorages.by(lambda order: None), w.CloseStorages.by(lambda order: None), w.CountMoved.by(lambda order: 7))
+    handler: Any = node.fs.calls._handlers[p.MoveUrls]
+    files = tuple(UrlFile(number, 0, f"key{number}") for number in range(3 * GATHER))
+    answering = handler(0, p.MoveUrls("move", DIGEST, SECRET, files, 0, False, 0, 0))
+    assert isinstance(next(answering), Sleep)
+    [move] = handler.__self__._moves.values()
+    move.ends.append(UrlEnd(0))
+    assert isinstance(answering.send(None), Sleep)  # for others
+    cluster.time = node.fs.calls._machine.now = node.fs.calls.now + GATHER_S / 2
+    assert isinstance(answering.send(None), Sleep)
+    move.ends += [UrlEnd(number) for number in range(1, GATHER)]
+    assert isinstance(answering.send(None), w.CountMoved)  # these are enough
+    again = handler(0, p.MoveUrls("move", DIGEST, SECRET, (), len(move.ends) - 1, False, 0, 0))
+    assert isinstance(next(again), Sleep)
+    node.fs.calls._machine.now += 2 * GATHER_S
+    assert isinstance(again.send(None), w.CountMoved)  # and so is the time

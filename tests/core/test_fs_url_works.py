@@ -77,6 +77,17 @@ def test_a_loaded_file_is_put_there_without_a_handle_and_under_its_own_name() ->
     moving.cluster.check()
 
 
+def test_a_file_from_a_shared_path_is_made_under_its_own_name_too() -> None:
+    moving = Moving()
+    moving.node.serve((w.Scratch, lambda order: "/scratch"), (w.ImportFile, lambda order: FACTS))
+    [answer] = moving.cluster.call(0, "load", 0, ((b"/outside/file", b"/file", 0o644),))
+    assert tuple(answer) == (len(CONTENT), False) and not moving.renamed
+    assert read(moving.cluster, 0, b"/file") == CONTENT
+    assert Attr(*moving.cluster.call(0, "walk", b"/file", True)[0]).mtime == FACTS.mtime
+    moving.cluster.settle()
+    moving.cluster.check()
+
+
 def test_a_file_that_is_there_is_replaced_when_the_new_one_is_whole() -> None:
     moving = Moving()
     old = write(moving.cluster, 0, b"/file", b"what was there")

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,10 @@ from servers import S3, Web, s3_in_environment, web_of_a_module
 
 from amfs.client.files import Files
 from amfs.net.records import SessionRecord
+from amfs.operations import loading_urls
+from amfs.operations.loading import load
 from amfs.operations.loading_common import gone
+from amfs.operations.url_moves import PASSES, Portion, UrlMover
 from amfs.remote import objects
 from amfs.remote.opening import Storages
 from amfs.remote.place import TRANSIENT, Kind, RemoteError
@@ -30,6 +33,7 @@ from amfs.remote.settings import Settings
 from amfs.remote.uploads import Upload, older
 from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary.attr import Attr
+from amfs.vocabulary.url_moves import UrlFile
 
 NODES = 3
 END_S = 60.0
@@ -137,6 +141,35 @@ def test_what_a_node_that_dies_had_comes_by_the_others(s3: S3) -> None:
         assert {name: files.read_bytes(f"/dies/{name}") for name in files.listdir("/dies")} == {
             f"{number:03}": f"{number:03}".encode() for number in range(150)
         }
+
+
+def test_files_that_went_with_a_node_after_the_last_pass_are_named(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each pass one more node dies that has done its share."""
+    objects_of_s3 = {f"{number:03}": f"{number:03}".encode() for number in range(40)}
+    s3.put("passes", objects_of_s3)
+    with running(PASSES + 1) as session, Files() as files:
+        passes: list[int] = []
+
+        class Mover(UrlMover):
+            def run(self, portions: Iterable[Portion]) -> list[UrlFile]:
+                left = super().run(portions)
+                passes.append(PASSES - len(passes))
+                kill(session, passes[-1])
+                end = time.monotonic() + END_S
+                while passes[-1] in {member.node for member in files.connection.members()}:
+                    assert time.monotonic() < end
+                    time.sleep(0.05)
+                return left
+
+        monkeypatch.setattr(loading_urls, "UrlMover", Mover)
+        done = load(files, "s3://passes/", "/passes")
+        assert passes == list(range(PASSES, 0, -1))
+        assert not done.ok and set(done.failed.values()) == {"it went with a node that died; say it again to go on"}
+        there = {name: files.read_bytes(f"/passes/{name}") for name in objects_of_s3 if f"/passes/{name}" not in done.failed}
+        assert there and there == {name: objects_of_s3[name] for name in there}
+        monkeypatch.undo()
+        assert load(files, "s3://passes/", "/passes").ok
+        assert {name: files.read_bytes(f"/passes/{name}") for name in files.listdir("/passes")} == objects_of_s3
 
 
 def test_files_of_a_dead_node_are_gone_before_their_shards_have_heard_of_the_death(files: Files) -> None:

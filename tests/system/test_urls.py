@@ -59,6 +59,21 @@ def test_ls_cat_put_and_get_take_urls(s3: S3, files: Files) -> None:
     refused(2, "s3://faces/none: no such object", "ls", "s3://faces/none")
     refused(1, "s3://faces/none: no such object", "cat", "s3://faces/none")
     refused(2, "is a URL, and other names are not", "cat", "s3://faces/b", "amfs:/faces/two")
+    assert amfs("cat", "s3://faces/a/*").stdout == "122"
+    for directory in ("s3://faces/a", "s3://faces/a/", "s3://faces/"):  # not all that is in a bucket
+        refused(1, f"{directory}: Is a directory", "cat", directory)
+    refused(2, "s3://faces/b: is a URL, where a path of the file system (amfs:/) is meant", "get", "s3://faces/b", "here")
+    refused(2, "s3://faces/b: is a URL", "put", __file__, "s3://faces/b")
+
+
+def test_a_name_that_is_not_utf_8_is_told_and_the_others_go(s3: S3, files: Files) -> None:
+    s3.put("bytes", {"any": b""})
+    files.makedirs("/bytes")
+    files.write_bytes(b"/bytes/\xff", b"1")
+    files.write_bytes(b"/bytes/good", b"2")
+    for way in ("nodes", "client"):
+        refused(1, "the name is not UTF-8", "dump", "--by", way, "amfs:/bytes", f"s3://bytes/{way}/")
+        assert s3.content("bytes", f"{way}/good") == b"2"
 
 
 def test_a_directory_of_one_object_is_a_directory(s3: S3, files: Files) -> None:

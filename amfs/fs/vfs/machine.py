@@ -105,7 +105,7 @@ class FileSystem(Machine):
         digests = Digests(calls, members, owners, files, bringer, damage, stripe_damage)
         whole = WholeFiles(calls, meta, members, owners, files, namespace)
         outside = Outside(calls, members, owners, namespace, renames, paths, handles, digests, whole)
-        moves = UrlMoves(calls, owners, paths, digests, damage, outside)
+        moves = UrlMoves(calls, owners, namespace, paths, digests, damage, outside)
         self._task_files = TaskFiles(calls, members, owners, paths, handles, digests)
         self._attempts = Attempts(calls, meta, members, owners, caches, namespace)
         self._requests = Requests(

@@ -73,12 +73,12 @@ class Outside:
                 return size, True
             scratch = (yield from work(w.Scratch())).encode(errors="surrogateescape")
             try:
-                size, _ = yield from work(w.ImportFile(source, scratch))
-                yield from self.take_in(caller, scratch, path, mode)
+                facts = yield from work(w.ImportFile(source, scratch))
+                yield from self.take_in(caller, scratch, *(yield from self._paths.parent(path)), mode, facts=facts)
             except OSError:
                 self._calls.order(w.DropScratch(scratch))
                 raise
-            return size, False
+            return facts.size, False
         finally:
             self._calls.release(key)
 
@@ -104,11 +104,10 @@ class Outside:
         return not isinstance(mine, int) and mine[1] == theirs
 
     def take_in(
-        self, caller: Caller, scratch: bytes, path: bytes, mode: int, mark: bytes = b"", facts: Facts | None = None
+        self, caller: Caller, scratch: bytes, dir: int, name: bytes, mode: int, mark: bytes = b"", facts: Facts | None = None
     ) -> Operation[None]:
-        """A scratch file becomes the file at ``path``, which until then stays as it was. ``mark``: in the name that it may have until then.
-        ``facts``: of the scratch file."""
-        dir, name = yield from self._paths.parent(path)
+        """A scratch file becomes the file of that name. What was there stays until then, and the new one may have another name, in which
+        ``mark`` is. ``facts``: of the scratch file."""
         temporary = b".amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
         named = None
         if facts is not None:

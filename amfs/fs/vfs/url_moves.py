@@ -15,6 +15,7 @@ from amfs.fs.vfs.caller import Caller
 from amfs.fs.vfs.calls import Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
 from amfs.fs.vfs.damage import Damage
 from amfs.fs.vfs.digests import Digests
+from amfs.fs.vfs.namespace import Namespace
 from amfs.fs.vfs.outside import Outside
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.paths import Paths
@@ -26,6 +27,7 @@ from amfs.vocabulary.url_moves import DIGEST, LOAD, NUMBER, UrlEnd, UrlFile, Url
 
 ANSWER_S = 1.0  # for which an answer waits for something to tell
 LOOK_S = 0.02
+GATHER, GATHER_S = 64, 0.1  # so many ends are told together, if they come in that time
 SILENT_S = 60.0  # after which the client counts as dead
 FILES_MAX = 1024  # of one call
 SMALL = 8 << 20  # bytes of a file that is read once, and compared with what its node knows it by
@@ -46,9 +48,12 @@ class _Move:
 class UrlMoves:
     """The moves on this node."""
 
-    def __init__(self, calls: Calls, owners: Owners, paths: Paths, digests: Digests, damage: Damage, outside: Outside) -> None:
+    def __init__(
+        self, calls: Calls, owners: Owners, namespace: Namespace, paths: Paths, digests: Digests, damage: Damage, outside: Outside
+    ) -> None:
         self._calls = calls
         self._owners = owners
+        self._namespace = namespace
         self._paths = paths
         self._digests = digests
         self._damage = damage
@@ -81,8 +86,10 @@ class UrlMoves:
                 self._calls.spawn(self._do(move, file, call.uid, call.gid))
         del move.ends[: max(0, call.heard - move.forgotten)]
         move.forgotten = max(move.forgotten, call.heard)
-        until = self._calls.now + ANSWER_S
-        while not move.ends and move.under_way and not move.over and self._calls.now < until:
+        until, gathers = self._calls.now + ANSWER_S, False
+        while len(move.ends) < GATHER and move.under_way and not move.over and self._calls.now < until:
+            if move.ends and not gathers:
+                until, gathers = self._calls.now + GATHER_S, True
             yield Sleep(LOOK_S)
         moved = yield from work(w.CountMoved(move.name))
         return UrlsMoved(True, move.ends[:FILES_MAX], moved)
@@ -119,7 +126,8 @@ class UrlMoves:
         caller = Caller(key, uid, gid, self._calls.wall)
         yield Acquire(key)
         try:
-            there = yield from self._there(file)
+            dir, name = yield from self._paths.parent(file.path)
+            there = yield from self._there(file, dir, name)
             # The digest is for the comparison with what is there.
             end, scratch, facts = yield from work(w.FetchUrl(move.name, file, there is not None))
             if end.kind:
@@ -129,7 +137,7 @@ class UrlMoves:
                     self._calls.order(w.DropScratch(scratch))
                     return end._replace(same=True)
                 mark = move.name.encode(errors="surrogateescape") + b"-"
-                yield from self._outside.take_in(caller, scratch, file.path, file.mode, mark, facts)
+                yield from self._outside.take_in(caller, scratch, dir, name, file.mode, mark, facts)
             except OSError:
                 self._calls.order(w.DropScratch(scratch))
                 raise
@@ -137,10 +145,12 @@ class UrlMoves:
         finally:
             self._calls.release(key)
 
-    def _there(self, file: UrlFile) -> Operation[Attr | None]:
+    def _there(self, file: UrlFile, dir: int, name: bytes) -> Operation[Attr | None]:
         """A finished file of that size, if it is there."""
         try:
-            attr = yield from self._paths.walk(file.path, True)
+            attr = yield from self._namespace.find(dir, name)
+            if stat.S_ISLNK(attr.mode):
+                attr = yield from self._paths.walk(file.path, True)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EIO):  # EIO: it may be a name that was lost with nodes, which is replaced
                 raise
