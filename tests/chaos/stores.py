@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -25,6 +27,8 @@ from servers import Server, Sftp, free_port
 
 _PIECE = 8 << 20
 _THREADS = 8
+_PROBE = "probe"  # an object by which it is seen whether a server serves
+_UP_S = 120.0
 
 
 class Store:
@@ -291,6 +295,7 @@ class Hdfs(Store):
         self._at = running.spot.where.removeprefix("webhdfs://").partition("/")[0]
         self._data = _data_node(place)
         self._again: Server | None = None
+        self._await()
 
     def kill(self) -> None:
         if self._again is not None:
@@ -301,6 +306,21 @@ class Hdfs(Store):
     def start(self) -> None:
         command = (self.place / "datanode.command").read_bytes().split(b"\0")[:-1]
         self._again = Server([word.decode() for word in command], _port_of_data_node(self.place))
+        self._await()
+
+    def _await(self) -> None:
+        """The DataNode listens before the NameNode knows of it and of its blocks."""
+        end = time.monotonic() + _UP_S
+        while not self._serves():
+            assert time.monotonic() < end, "the DataNode does not serve"
+            time.sleep(0.5)
+
+    def _serves(self) -> bool:
+        """Both ways."""
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            self.put(_PROBE, os.urandom(8))
+            return bool(self.digest(_PROBE))
+        return False
 
     def stop(self) -> None:
         if self._again is not None:
