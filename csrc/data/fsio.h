@@ -229,6 +229,7 @@ int fsio_mend_stripe(struct fsio *io, uint64_t serial, uint64_t ino, int64_t ind
 void fsio_writing_begins(struct fsio *io, uint64_t ino);
 void fsio_writing_ends(struct fsio *io, uint64_t ino);
 bool fsio_is_writable(struct fsio *io, uint64_t ino); /* has anybody the whole part open for writing, or mapped so? */
+int fsio_part_stamp(struct fsio *io, uint64_t ino, const int64_t *atime, const int64_t *mtime); /* of a whole part here; NULL: that stays */
 void fsio_part_retimed(struct fsio *io, uint64_t ino, uint64_t inode, int64_t was_ns, int64_t is_ns); /* its mtime was set by hand */
 /* One damaged part (*ino, *index), or (*ino 0) file of the store, by its path below the store, which the caller frees. False: no more. */
 bool fsio_take_damage(struct fsio *io, uint64_t *ino, int64_t *index, char **path);

@@ -297,9 +297,10 @@ int meta_rename_end_for(struct meta *meta, uint64_t dir, const char *name, size_
  * nothing since meta_secure_for. */
 int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *written, bool same, bool used,
                     struct meta_attr *out);
-/* Of a file. What META_SET_DIRECTLY names alone; times that the asker has given to its copy already. */
+/* Of a file. What META_SET_DIRECTLY names alone; times that the asker has given to its copy already. If this node has the only other copy `stamp` gives them to
+ * that (0: it has), with the lock held. */
 int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
-                     struct meta_attr *out);
+                     int (*stamp)(void *context), void *context, struct meta_attr *out);
 int meta_dir_touch_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker);
 /* Entries of a directory that are here, as meta_list has them, in `room` bytes: of each u64 inode, u64 cursor, u8 type (S_IFMT bits >> 12), u8 bytes of the
  * name, the name. *more: there are further ones. META_NOT_MINE: the table has another version than the asker's, or partitions are on their way to or from

@@ -178,10 +178,10 @@ int meta_closed_for(struct meta *meta, uint64_t ino, int32_t node, const struct 
     return leave(meta, 0);
 }
 
-/* While a file is written, its writer knows its size and times best. Copies of the content have times of their own, so no node but the asker, which has set those
- * of its copy, may have one. */
+/* While a file is written, its writer knows its size and times best. Copies of the content have times of their own, so no node may have one but the asker, which has
+ * set those of its copy, and this one, if the file is not being written. */
 int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
-                     struct meta_attr *out) {
+                     int (*stamp)(void *context), void *context, struct meta_attr *out) {
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     struct inode *inode = fsmeta_find_inode(meta, ino);
@@ -189,9 +189,11 @@ int meta_setattr_for(struct meta *meta, uint64_t ino, unsigned mask, const struc
         return leave(meta, META_BUSY);
     bool timed = (mask & (META_SET_ATIME | META_SET_MTIME)) != 0 && S_ISREG(inode->mode);
     bool ours = inode->layout == META_WHOLE && (inode->writer < 0 || inode->writer == asker);
-    if (!ours || (timed && inode->holders != 0 && !fsmeta_set_only(inode->holders, asker))) return leave(meta, META_BUSY);
+    bool stamps = timed && inode->holders != 0 && !fsmeta_set_only(inode->holders, asker);
+    if (!ours || (stamps && (inode->writer >= 0 || !fsmeta_only_us(meta, inode->holders, asker)))) return leave(meta, META_BUSY);
     int error = fsmeta_watch(meta, &inode->watchers, asker);
     if (error != 0) return leave(meta, error);
+    if (stamps && stamp(context) != 0) return leave(meta, META_BUSY);
     fsmeta_set_inode(meta, inode, mask, in, now, asker);
     fsmeta_log_inode(meta, inode);
     fsmeta_tell_all(meta, NULL, &inode->watchers, asker);

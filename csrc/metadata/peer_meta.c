@@ -207,10 +207,24 @@ static int closed(struct peer_meta *peer_meta, int32_t node, const struct peer_m
     return error;
 }
 
+/* For meta_setattr_for. */
+struct stamping {
+    struct fsio *io;
+    const struct peer_meta_question *q;
+    unsigned mask;
+};
+
+static int stamp(void *context) {
+    const struct stamping *it = context;
+    return fsio_part_stamp(it->io, it->q->ino, it->mask & META_SET_ATIME ? &it->q->attr->atime : NULL,
+                           it->mask & META_SET_MTIME ? &it->q->attr->mtime : NULL);
+}
+
 static int setattr(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
     if (q->attr == NULL || q->value_length != PEER_META_MASK_BYTES) return EINVAL;
     unsigned mask = (unsigned)get_le(q->value, PEER_META_MASK_BYTES);
-    int error = meta_setattr_for(peer_meta->meta, q->ino, mask, q->attr, q->now, node, &reply->attr);
+    struct stamping stamping = {peer_meta->io, q, mask};
+    int error = meta_setattr_for(peer_meta->meta, q->ino, mask, q->attr, q->now, node, stamp, &stamping, &reply->attr);
     if (error == 0 && may_know(peer_meta, &reply->attr)) peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
     return error;
 }

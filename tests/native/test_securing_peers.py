@@ -130,6 +130,38 @@ def test_closing_takes_no_poll_loop(cluster: Cluster, kernel: Kernel, owner: int
         assert (here.st_size, here.st_mtime_ns) == (there.st_size, there.st_mtime_ns)
 
 
+def test_times_of_both_copies_are_set_at_once(cluster: Cluster, kernel: Kernel) -> None:
+    """If one is on the node of the record, and nobody writes the file."""
+    ino, handle = write(kernel, cluster.name_at(1), BYTES)
+    assert kernel.wait(flush(kernel, ino, handle))[0] == 0
+    kernel.release(ino, handle)
+    until(lambda: attr_of(cluster, ino).finished == 1, "its shard has not heard that it is closed")
+    assert kernel.utime(ino, 1000)[0] == 0
+    parts = [os.stat(next(cluster.nodes[node].root.rglob(f"{ino:016x}"))) for node in (0, 1)]
+    assert [(each.st_atime, each.st_mtime) for each in parts] == [(1000, 1000)] * 2
+    assert (attr_of(cluster, ino).atime, attr_of(cluster, ino).mtime) == (1000 * 10**9, 1000 * 10**9)
+    assert not [op for op in kernel.asked() if op != "touched"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_times_of_a_copy_elsewhere_or_of_none_take_the_long_way(cluster: Cluster, kernel: Kernel, lost: bool) -> None:
+    ino, handle = write(kernel, cluster.name_at(1), BYTES)
+    assert kernel.wait(flush(kernel, ino, handle))[0] == 0
+    kernel.release(ino, handle)
+    until(lambda: attr_of(cluster, ino).finished == 1, "its shard has not heard that it is closed")
+    if lost:
+        cluster.nodes[1].io.part_delete(ino)
+    else:
+        cluster.nodes[1].meta.getattr(ino, 2)  # it is told of changes
+        cluster.nodes[1].meta.add_holder(ino, 2, cluster.nodes[1].meta.grant(ino))
+    before = attr_of(cluster, ino)
+    unique = kernel.send(4, ino, struct.pack("<II6Q8I", 0x30, 0, 0, 0, 0, 1000, 1000, *([0] * 9)))
+    assert "setattr" in kernel.until_asked()
+    assert attr_of(cluster, ino) == before
+    kernel.fuse.reply_error(unique, 0)
+    assert kernel.wait(unique)[0] == 0
+
+
 @pytest.mark.parametrize("owner", [0, 1])
 def test_what_is_written_afterwards_takes_the_long_way(cluster: Cluster, kernel: Kernel, owner: int) -> None:
     ino, handle = write(kernel, cluster.name_at(owner), BYTES)

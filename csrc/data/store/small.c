@@ -1,6 +1,7 @@
 /* Whole parts of a few KiB, read and made in one go by threads that must not wait. */
 #include "store.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,6 +44,27 @@ int fsio_small_get(struct fsio *io, uint64_t ino, uint8_t *to, size_t size) {
     if (error == 0 && differs(io, ino, &found, to)) error = EBADMSG;
     close(fd);
     return error;
+}
+
+static void set_time(struct timespec *time, const int64_t *from) {
+    if (from == NULL) return;
+    int64_t rest = *from % 1000000000;
+    time->tv_sec = (time_t)(*from / 1000000000 - (rest < 0));
+    time->tv_nsec = (long)(rest < 0 ? rest + 1000000000 : rest);
+}
+
+int fsio_part_stamp(struct fsio *io, uint64_t ino, const int64_t *atime, const int64_t *mtime) {
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};
+    struct stat was, is;
+    char name[FSIO_NAME_BYTES];
+    set_time(&times[0], atime);
+    set_time(&times[1], mtime);
+    fsio_part_name(ino, FSIO_WHOLE, name);
+    if (fstatat(io->store->root_fd, name, &was, 0) != 0 || utimensat(io->store->root_fd, name, times, 0) != 0 ||
+        fstatat(io->store->root_fd, name, &is, 0) != 0)
+        return errno;
+    if (was.st_ino == is.st_ino) fsio_part_retimed(io, ino, (uint64_t)was.st_ino, ns_of(was.st_mtim), ns_of(is.st_mtim));
+    return 0;
 }
 
 int fsio_small_put(struct fsio *io, uint64_t ino, const uint8_t *from, size_t size, int64_t atime, int64_t mtime) {
