@@ -33,7 +33,8 @@ class Drain(Machine):
         super().__init__(node)
         self.state = DrainState.SERVING
         self.reason = ""
-        self.limit_s = 0.0
+        self.limit_s, self._until = 0.0, 0.0
+        self._signalled = False  # its host has told it to end
         self.kept: tuple[Kept, ...] = ()
         self.manager = node
         self.others: Set[int] = frozenset()  # that could take what this node has
@@ -70,16 +71,24 @@ class Drain(Machine):
     def on_ordered(self, event: DrainOrdered) -> None:
         if self.state == DrainState.SERVING:
             self.move(DrainEvent.ORDERED)
-            self.reason, self.limit_s = event.reason, event.limit_s
-            self.log(f"{event.reason}: this node drains, within {event.limit_s:g} s")
+            self._signalled = event.again
+            self._set_limit(event)
             if not self.others:
                 self._leave(DrainEvent.ALONE, ALONE)
                 return
-            self.set_timer("late", event.limit_s)
-            self.set_timer("last", LAST_OF_TIME * event.limit_s)
             self._ask()
-        elif event.again and self.state != DrainState.LEAVING:
+        elif event.again and self._signalled and self.state != DrainState.LEAVING:
             self._leave(DrainEvent.ORDERED_AGAIN, "told again to end")
+        elif self.state != DrainState.LEAVING:
+            self._signalled |= event.again
+            if self.now + event.limit_s < self._until:
+                self._set_limit(event)
+
+    def _set_limit(self, event: DrainOrdered) -> None:
+        self.reason, self.limit_s, self._until = event.reason, event.limit_s, self.now + event.limit_s
+        self.log(f"{event.reason}: this node drains, within {event.limit_s:g} s")
+        self.set_timer("late", event.limit_s)
+        self.set_timer("last", LAST_OF_TIME * event.limit_s)
 
     def _ask(self) -> None:
         self.send(self.manager, m.Withdraw())

@@ -22,6 +22,7 @@ from amfs.vocabulary.messages import DrainNode, Member, Status, StatusAsk, View
 
 SLACK_S = 30.0  # for a node that has drained to be gone
 LAST_S = 5.0  # for nodes to answer
+UNHURRIED_S = 300.0  # that nodes may take that leave because of a policy: tasks that run there need not begin anew elsewhere
 
 
 class Nodes(NamedTuple):
@@ -72,7 +73,8 @@ def resize(
     elif not leave:
         tell(f"{session.name} has {wanted} nodes" + (f", {nodes.waiting} of them jobs that wait" if nodes.waiting else ""))
     if leave:
-        _shrink(session, leave, len(nodes.members) - len(leave), options.drain_s, tell, wait=wait)
+        limit_s = max(options.drain_s, UNHURRIED_S) if by_policy else options.drain_s
+        _shrink(session, leave, len(nodes.members) - len(leave), limit_s, tell, wait=wait)
     return leave
 
 

@@ -13,10 +13,9 @@ from amfs.engine.elasticity import Done, Elasticity, HaveNodes, Looked
 from amfs.engine.policy import Policy
 from amfs.engine.scaling import Standing, plan, to_drain
 from amfs.provision.autoscale import TURN_S, facts_of
-from amfs.provision.resizing import Nodes, held
+from amfs.provision.resizing import UNHURRIED_S, Nodes, held
 from amfs.sim.cluster import Cluster
 
-DRAIN_S = 30.0
 NODES_A_TURN = 64  # so many a second are looked at: the nodes of larger clusters more rarely than each second
 
 
@@ -80,4 +79,4 @@ class Elastic:
         manager = nodes.view.manager
         standing = [Standing(node, held(says), says.get("running", 0), node == manager) for node, says in nodes.says.items()]
         for node in to_drain(standing, drain):
-            self.cluster.drain(node, DRAIN_S)
+            self.cluster.drain(node, UNHURRIED_S)

@@ -265,7 +265,7 @@ class Leaving(Struct, frozen=True):
 
 
 class DrainOrdered(Struct, frozen=True):
-    """This node is told to end, and to hand over what only it has, within ``limit_s``. ``again``: if it drains already it ends at once."""
+    """This node is told to end, and to hand over what only it has, within ``limit_s``. ``again``: if told so before, it ends at once."""
 
     reason: str
     limit_s: float

@@ -164,6 +164,24 @@ def test_a_second_signal_ends_it_and_a_second_command_does_not() -> None:
     assert not node.forget().feed(ORDER).effects_of(Leaving)
 
 
+def test_a_signal_while_it_drains_by_command_shortens_its_time_and_a_second_ends_it() -> None:
+    """A policy gives a node minutes; then its host ends the job."""
+    node = Recorder(Drain(1, lambda: 1)).feed(members(0, 1, 2)).tell(m.CLIENT_ID_MIN, m.DrainNode(300_000))
+    node.feed(members(0, 1, 2, draining=(1,))).feed(ORDER).advance(10.0)
+    assert not node.tell(m.CLIENT_ID_MIN, m.DrainNode(300_000)).effects_of(Leaving)
+    assert "its 30 s are over" in node.advance(20.0).effect(Leaving).reason
+    node = Recorder(Drain(1, lambda: 1)).feed(members(0, 1, 2)).tell(m.CLIENT_ID_MIN, m.DrainNode(300_000)).feed(ORDER)
+    assert not node.effects_of(Leaving)
+    assert "told again" in node.feed(ORDER).effect(Leaving).reason
+
+
+def test_a_node_that_drains_by_command_leaves_before_its_job_ends() -> None:
+    node = Recorder(Drain(1, lambda: 1), now=100.0).feed(msgspec.structs.replace(members(0, 1), ends={1: 700.0}))
+    node.advance(500.0).tell(m.CLIENT_ID_MIN, m.DrainNode(300_000))
+    node.feed(msgspec.structs.replace(members(0, 1, draining=(1,)), ends={1: 700.0})).advance(99.0)
+    assert "its 54 s are over" in node.effect(Leaving).reason
+
+
 @pytest.mark.parametrize("others", [members(1), members(0, 1, draining=(0,))], ids=["alone", "all others drain"])
 def test_the_last_node_does_not_drain(others: MembersChanged) -> None:
     node = Recorder(Drain(1, lambda: 0)).feed(others).feed(ORDER)
