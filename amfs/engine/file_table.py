@@ -387,7 +387,7 @@ class FileTable:
             self.state.move_file(file, FileEvent.COPIED)
             run.counters["staged_bytes"] += event.size
             run.counters["staged_files"] += 1
-            if file.listing:
+            if file.listing or not file.staged:  # a task has made it
                 self.outbox.replica(run.id, name)  # so that it is dropped after its last reader, as on the node that made it
             self.there(run, file)
 

@@ -307,6 +307,15 @@ def test_shared_inputs_that_cannot_be_staged_fail_their_tasks() -> None:
     node.nothing_left()
 
 
+def test_what_a_task_made_and_no_node_has_any_more_is_held_here_once_it_has_been_brought() -> None:
+    """Else nobody would have it dropped after its last reader."""
+    node = Node().assign(mine(1, "amfs:/a", "b"))
+    node.located("amfs:/a")
+    node.feed(JobDone(node.effect(StageIn).serial, "", 5))
+    assert node.take(m.Replica, SHARD) == m.Replica(RUN, (key("amfs:/a"),))
+    assert node.running() == [1]
+
+
 def test_a_file_that_will_never_be_fails_its_tasks() -> None:
     node = Node().assign(mine(1, "a b", "c"), mine(2, "b")).forget()
     node.tell(SHARD, m.FileFailed(RUN, keys("a"), ("task #0 failed",)))

@@ -165,7 +165,6 @@ def _run(scenario: Scenario, world: World) -> Verdict:
     )  # fmt: skip
     client = cluster.client(info=info, fail_fast=settings.fail_fast, keep_all=settings.keep_all)
     lossless = not (faults.loss or faults.clog or faults.nodes_may_go or faults.joins)
-    lossless = lossless and not (faults.drains and scenario.session)  # such a file may stay on the node that took it, to the end of the run
     if lossless and not faults.storage_errors and not faults.transfer_errors:
         client.hold_end(END_HELD_S, lambda: checker.check_memory(cluster, workload, client))
     for name, when in workload.appear.items():
