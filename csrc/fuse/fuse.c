@@ -6,13 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { UNTOLD_MS = 10 };
+enum { UNTOLD_MS = 10, LINGER_NS = 50000 };
 
 /* ── the node that mounts share ── */
 
@@ -279,16 +280,25 @@ static bool wait_for_request(struct amfs_fuse *mount) {
     return !atomic_load(&mount->halting);
 }
 
+/* A program mostly asks again as soon as it is answered, and to wake this thread then takes longer than most answers. Programs that want the processor get it. */
+static bool lingers(const struct amfs_fuse *mount, int64_t served_ns) {
+    if (atomic_load(&mount->halting) || fuse_exact_ns() - served_ns >= LINGER_NS) return false;
+    sched_yield();
+    return true;
+}
+
 static void *read_requests(void *argument) {
     struct amfs_fuse *mount = argument;
+    int64_t served_ns = -LINGER_NS;
     for (;;) {
         uint64_t since = atomic_load(&mount->changes); /* before it: it may wait for a processor after it */
         ssize_t got = read(mount->fd, mount->inbox->bytes, MESSAGE_BYTES);
         if (got > 0) {
             mount->inbox->size = (size_t)got;
             serve(mount, mount->inbox->bytes, (size_t)got, since, mount->outbox, false);
+            served_ns = fuse_exact_ns();
         } else if (got < 0 && errno == EAGAIN) {
-            if (!wait_for_request(mount)) break;
+            if (!lingers(mount, served_ns) && !wait_for_request(mount)) break;
         } else if (got == 0 || (errno != EINTR && errno != ENOENT)) {
             break; /* ENODEV: unmounted */
         }

@@ -56,7 +56,7 @@ def test_an_opening_in_vain_does_not_take_what_was_deleted_from_those_who_read_i
     fresh.write(b"new", 0)
     fresh.close()
     reader.close()
-    assert io.usage()[0] == 4096
+    until(lambda: io.usage()[0] == 4096, "it is counted wrongly")  # a count beside a closing is right by the next one
 
 
 def test_a_look_in_passing_is_no_use(nodes: Nodes) -> None:
