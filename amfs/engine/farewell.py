@@ -3,9 +3,9 @@
 A part of the drain. Owns which nodes and submitters have answered the question (``Farewell``) so far. A node that goes without this counts
 as lost: what it said, or what was said to it, may be missing, so runs at work trust no count of readers any more. Each that answers goes by
 a view in which this node drains. In that view this node has no partitions, so what was said to it by the views before has come before the
-answer. What this node says because of it is new, and is asked about again.
+answer. If this node says something because of an answer, it asks again.
 
-Must not know: what is said, and why. It counts what leaves the node.
+Must not know the contents of messages. It counts those that leave the node.
 """
 
 from __future__ import annotations

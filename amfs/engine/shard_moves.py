@@ -106,7 +106,7 @@ class ShardMoves:
         free = self._expect_nothing_of(event.dead) if event.dead else []
         for node, heard in event.in_order.items():
             self.left.append((epoch, heard))
-            # What was sent on to it is with those to whom it has sent that on.
+            # It has sent on all that was sent on to it.
             self.sent_on = [each for each in self.sent_on if each[0] != node or each[2].run not in heard]
         moves = moves_between(before, event.table)
         gave = moves.left.get(self.node, ())

@@ -2,7 +2,7 @@
 
 It keeps a byte for each task (ended or not) and the ids of tasks that are out; credits bound their number. It makes everything else about a
 task when it sends it, and forgets it then. That is enough to give tasks of a dead dispatcher to another, and to run those again whose files
-were lost. What becomes of blind tasks that lack files, ``parking`` says."""
+were lost. ``parking`` sees to blind tasks that lack files."""
 
 from __future__ import annotations
 

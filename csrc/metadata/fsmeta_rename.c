@@ -1,7 +1,7 @@
 /* The metadata shard: a file is renamed whose names lie on two nodes, in three steps that the node of the asker leads (fuse_rename.c). First the old name is
  * locked, and the record counts a link more. Then the new name is made, or taken from another file, at its own node. Then the old name goes, the record
  * counts a link less, and the lock goes. A step begins when the backups know of the one before: no name leads to a file that does not count it.
- * What is refused here takes the long way. */
+ * A request that is refused here takes the long way. */
 #include "fsmeta_internal.h"
 
 #include <errno.h>

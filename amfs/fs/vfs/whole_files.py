@@ -1,6 +1,6 @@
 """New files that are finished from the start: a record with size and times, the content, and then the entry. Pure.
 
-A file that a program makes has a name before it has content. What is loaded has its content first, so nobody need see it before it is
+A file that a program makes has a name before it has content. A loaded file has its content first, so nobody need see it before it is
 whole, and it takes one step of the shard and one of the store in place of a name that is made, filled and renamed.
 """
 
