@@ -249,6 +249,8 @@ class Dispatcher(Machine):
         """Is the failure not the task's own, as far as is known, so that it costs no retry?"""
         if result.outcome == Outcome.INPUT_CHANGED:
             return run.lossy and record.excused < EXCUSED_MAX
+        if result.outcome == Outcome.INPUT_LOST:
+            return record.excused < EXCUSED_MAX
         worker = record.failed_on
         if result.outcome not in _OF_ITSELF or lacks_files(result) or not run.health.in_doubt(worker):
             return False

@@ -75,7 +75,7 @@ class Launches:
                         inputs.append(("@" + shared_path(info.base, short, info.hashed_outputs), sandbox_name(short, info.base)))
                         stamps.append((0, 1) if short in options.filled else (0, 0))
                 else:
-                    source = f"@{self.memory.copy_path(file)}" if file.place in READ_IN_PLACE else store_path(root, scope, name)
+                    source = f"@@{self.memory.copy_path(file)}" if file.place in READ_IN_PLACE else store_path(root, scope, name)
                     given.append(name)
                     inputs.append((source, sandbox_name(short, info.base) if deep else short))
                     stamps.append((file.size, file.mtime_ns))
@@ -84,7 +84,7 @@ class Launches:
                 if is_brought(short, run.paths) or (info.stage_shared and not (short[0] == "/" and not deep)):
                     staged = run.files.get(name)
                     spilled = staged is not None and staged.place in READ_IN_PLACE
-                    source = f"@{self.memory.copy_path(staged)}" if staged is not None and spilled else store_path(root, scope, name)
+                    source = f"@@{self.memory.copy_path(staged)}" if staged is not None and spilled else store_path(root, scope, name)
                     inputs.append((source, sandbox_name(short, info.base)))
                 elif short[0] != "/" or deep:
                     path = run.paths.get(short) or shared_path(info.base, short)

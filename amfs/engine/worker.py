@@ -352,9 +352,10 @@ class Worker(Machine):
                 if outcome == Outcome.SETUP and run.unstored:
                     why = next((error for name, error in run.unstored.items() if name in spec.inputs), "")
                     result = msgspec.structs.replace(result, detail=f"{detail} ({why})" if why else detail)
-                if outcome == Outcome.INPUT_CHANGED:
+                if changed:
                     keys = [entry.given[place] for place in changed]
-                    result = msgspec.structs.replace(result, suspects=self._suspects(run, result, keys))
+                    if outcome == Outcome.INPUT_CHANGED:
+                        result = msgspec.structs.replace(result, suspects=self._suspects(run, result, keys))
                     self._spoiled(run, keys)
                 self.state.move(entry, TaskEvent.WENT_WRONG)
                 self.state.end(entry, result)
@@ -430,8 +431,8 @@ class Worker(Machine):
         return tuple(sorted(others))
 
     def _spoiled(self, run: Run, changed: Sequence[str]) -> None:
-        """A task wrote on its inputs: this node's copies are worthless. Tasks that were to read them wait for others, which a holder has
-        or which the submitter has made again."""
+        """A task wrote on its inputs, or the disk lost them: this node's copies are worthless. Tasks that were to read them wait
+        for others, which a holder has or which the submitter has made again."""
         for name in changed:
             file = run.files.get(name)
             if file is not None and file.state == FileState.LOCAL:

@@ -231,8 +231,8 @@ class NodeIO:
 
     def _spilled(self, source: str) -> int | None:
         """The number in the spill directory, if it is there that the source lies."""
-        top = f"@{self.node.core.worker.memory.limits.spill}/"
-        return int(source[len(top) :], 16) if len(top) > 2 and source.startswith(top) else None
+        top = f"@@{self.node.core.worker.memory.limits.spill}/"
+        return int(source[len(top) :], 16) if len(top) > 3 and source.startswith(top) else None
 
     def _give(self, task: Started) -> None:
         """The task begins: it has the files that are there now, which must be those that its worker meant; and on no node that is
@@ -250,12 +250,13 @@ class NodeIO:
                 self.given.setdefault(task.serial, {})[source] = stamp
 
     def _take_back(self, task: Started) -> list[int]:
-        """The task has ended: places of its inputs on shared storage that are others by now. In the store that must never happen."""
+        """The task has ended: places of its inputs that are others by now on shared storage, or are gone from the spill directory. In the
+        store that must never happen."""
         changed: list[int] = []
         given = self.given.pop(task.serial, {})
         for place, (source, _) in enumerate(task.inputs):
             now = self._stamp_of(source)
-            if now is not None and source in given and now != given[source]:
+            if source in given and now != given[source] and (now is not None or self._spilled(source) is not None):
                 assert source.startswith("@"), f"{source} was made again on node {self.node.id} over the one that a task reads"
                 changed.append(place)
         return changed
@@ -329,7 +330,8 @@ class NodeIO:
         made: tuple[tuple[int, int], ...] = ()
         changed = self._take_back(task)
         if changed:
-            outcome, code = int(Outcome.INPUT_CHANGED), 0
+            lost = all(self._spilled(task.inputs[place][0]) is not None for place in changed)
+            outcome, code = int(Outcome.INPUT_LOST if lost else Outcome.INPUT_CHANGED), 0
         if outcome == Outcome.OK:
             self.workload.succeeded.add((task.run, task.tid))
             self.task_s += (now - begin) * min(task.cores, self.slots)

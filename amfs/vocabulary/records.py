@@ -19,7 +19,8 @@ A record is little-endian, without padding beyond what is listed::
     body (NUL-terminated strings, made once by the submitter)
       program  cwd  stdin  stdout  stderr  argv[argc]  env[envc]
     files (NUL-terminated strings, added by the worker)
-      inputs x (source path, name in the sandbox)   source starting with "@": symbolic link to the rest (read in place)
+      inputs x (source path, name in the sandbox)   source starting with "@": symbolic link to the rest (read in place); "@@": in the
+                                                     spill directory
       outputs x (name in the sandbox, destination path)   empty destination: only has to exist
 
 ``program`` is an absolute path, or contains a slash and is relative to the working directory. ``env`` entries are ``K=V``, or ``K`` to

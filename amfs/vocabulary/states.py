@@ -24,7 +24,7 @@ PENDING, FINISHED, FAILED, SKIPPED = range(4)
 
 
 class Outcome(IntEnum):
-    """How an attempt at a task ended. The first eight come from the launcher."""
+    """How an attempt at a task ended. The first eight and INPUT_LOST come from the launcher."""
 
     OK = 0
     EXIT = 1
@@ -36,7 +36,7 @@ class Outcome(IntEnum):
     CANCELLED = 7
     UPSTREAM_FAILED = 8  # an input will never be made
     OUTPUT_LOST = 9  # the output could not be copied to shared storage
-    INPUT_LOST = 10  # an input was lost with its node, and could not be had again
+    INPUT_LOST = 10  # the spill directory lost an input while the task read it, which is not the task's fault
 
 
 # ── a file, as its worker sees it (AME Fig. 4) ─────────────────────────────────────────────────────

@@ -166,6 +166,8 @@ amfs_task *amfs_task_parse(const void *record, size_t length, char *fault, size_
     for (uint64_t i = 0; i < inputs; i++, stamp += STAMP) {
         amfs_input *input = &task->inputs[i];
         input->source = next_string(&text);
+        input->spilled = input->source[0] == '@' && input->source[1] == '@';
+        input->source += input->spilled;
         input->name = next_string(&text);
         input->stamp.size = amfs_load64(stamp);
         input->stamp.mtime_ns = amfs_load64(stamp + 8);

@@ -30,6 +30,7 @@ enum {
     AMFS_INPUT_CHANGED,
     AMFS_SETUP,
     AMFS_CANCELLED,
+    AMFS_INPUT_LOST = 10,
 };
 
 typedef struct {
@@ -64,10 +65,11 @@ typedef struct amfs_completion {
 } amfs_completion;
 
 typedef struct {
-    const char *source; /* "@path": symbolic link to path, read in place */
+    const char *source; /* "@path": symbolic link to path, read in place; "@@path": likewise, and the path is in the spill directory */
     const char *name;
     amfs_stamp stamp;
     bool watched; /* a regular file whose stamp is known: compared after the run */
+    bool spilled; /* "@@": only the node removes it there, so that the disk has lost what is gone after the run */
     struct amfs_tree_marks *tree; /* of a directory, likewise: common/tree.h; NULL: not compared */
 } amfs_input;
 

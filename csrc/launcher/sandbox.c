@@ -214,32 +214,48 @@ static bool own_link_is_as_it_was(amfs_files *files, const amfs_task *task, cons
            (own.st_ino != source->st_ino || own.st_dev != source->st_dev) && same_stamp(&own, &input->stamp);
 }
 
-static void note_changed(const amfs_task *task, uint32_t place, amfs_text *detail) {
+static void note_changed(const amfs_task *task, uint32_t place) {
     amfs_completion *completion = task->completion;
 
-    amfs_text_add(detail, completion->changed_count > 0 ? ", %s" : "changed its input: %s", task->inputs[place].name);
     completion->changed[completion->changed_count++] = place;
 }
 
-bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_text *detail) {
+/* What the disk lost or changed is not the task's doing, unless it changed others, too. */
+static int name_changed(const amfs_task *task, amfs_text *detail) {
+    const amfs_completion *completion = task->completion;
+    int outcome = AMFS_INPUT_LOST;
+
+    for (uint32_t i = 0; i < completion->changed_count; i++)
+        if (!task->inputs[completion->changed[i]].spilled) outcome = AMFS_INPUT_CHANGED;
+    const char *what = outcome == AMFS_INPUT_LOST ? "lost or changed in the spill directory: " : "changed its input: ";
+    for (uint32_t i = 0; i < completion->changed_count; i++)
+        amfs_text_add(detail, "%s%s", i == 0 ? what : ", ", task->inputs[completion->changed[i]].name);
+    return outcome;
+}
+
+int amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_text *detail) {
     for (uint32_t i = 0; i < task->input_count; i++) {
         const amfs_input *input = &task->inputs[i];
         struct stat status;
         if (input->tree != NULL && amfs_tree_has_changed(input->source + (input->source[0] == '@'), input->tree)) {
-            note_changed(task, i, detail);
+            note_changed(task, i);
             continue;
         }
         if (!input->watched) continue;
         if (stat(input->source + (input->source[0] == '@'), &status) < 0) {
+            if (input->spilled) {
+                note_changed(task, i);
+                continue;
+            }
             /* Dropped by its owner, perhaps because another task wrote on it: what this task had is its own link. */
             int at = input->name[0] == '/' ? -ENAMETOOLONG : amfs_files_at(files, task, "", input->name);
             if (at == -ENAMETOOLONG || fstatat(at, files->path, &status, AT_SYMLINK_NOFOLLOW) < 0) continue;
         }
         if (!S_ISREG(status.st_mode)) continue;
         if (same_stamp(&status, &input->stamp) || own_link_is_as_it_was(files, task, input, &status)) continue;
-        note_changed(task, i, detail);
+        note_changed(task, i);
     }
-    return task->completion->changed_count > 0;
+    return task->completion->changed_count > 0 ? name_changed(task, detail) : AMFS_OK;
 }
 
 /* Does the output lie in a directory that is an input read in place, so that the task has written it there itself? */

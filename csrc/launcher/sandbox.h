@@ -29,8 +29,9 @@ int amfs_files_cwd(amfs_files *files, const amfs_task *task, const char *base);
 /* Make the sandbox and its links. Returns 0, or an errno after writing what failed to `detail` (the sandbox is then half made: remove it). */
 int amfs_files_prepare(amfs_files *files, amfs_task *task, amfs_text *detail);
 
-/* Were inputs changed since they were stamped? Notes them in the completion, and writes their names to `detail`, if so. */
-bool amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_text *detail);
+/* Were inputs changed since they were stamped? AMFS_OK if not. Else AMFS_INPUT_LOST if all of them lie in the spill directory, or
+ * AMFS_INPUT_CHANGED; notes them in the completion, and writes their names to `detail`. */
+int amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_text *detail);
 
 /* Are all outputs there and publishable? Writes what is wrong to `detail` if not. Fills in the stamps of the completion. */
 bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail);

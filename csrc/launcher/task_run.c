@@ -481,11 +481,12 @@ static void judge_files(amfs_loop *loop, amfs_task *task, const amfs_left *left,
     amfs_completion *completion = task->completion;
     amfs_text changed = {0};
 
-    if (is_staged(task) && amfs_files_inputs_changed(&loop->files, task, &changed)) {
+    int outcome = is_staged(task) ? amfs_files_inputs_changed(&loop->files, task, &changed) : AMFS_OK;
+    if (outcome != AMFS_OK) {
         if (detail->length) amfs_text_add(&changed, "; %s", detail->data);
         amfs_text_clear(detail);
         *detail = changed;
-        completion->outcome = AMFS_INPUT_CHANGED;
+        completion->outcome = outcome;
         completion->code = 0;
         return;
     }

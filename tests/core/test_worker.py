@@ -495,16 +495,17 @@ def test_a_file_that_a_settled_run_wants_is_copied_out() -> None:
     node.nothing_left()
 
 
-def test_a_spoiled_input_is_had_again_for_those_who_wait_for_it() -> None:
+@pytest.mark.parametrize("outcome", [Outcome.INPUT_CHANGED, Outcome.INPUT_LOST])
+def test_a_spoiled_input_is_had_again_for_those_who_wait_for_it(outcome: Outcome) -> None:
     node = Node(slots=1).assign(mine(1, "a"), mine(2, "a"), mine(3)).located("a", 2).inline("a", 2).forget()
     assert sorted(entry.spec.tid for entry in node.machine.inflight.values()) == [3]
     node.exits(3)
     assert node.running() == [1]
-    node.forget().exits(1, outcome=Outcome.INPUT_CHANGED, changed="a")
+    node.forget().exits(1, outcome=outcome, changed="a")
     assert node.effect(Delete) == Delete([key("a")])
     assert node.take(m.Lost, SHARD) == m.Lost(RUN, keys("a"), 0)
     assert node.take(m.Locate, SHARD) == m.Locate(RUN, keys("a"))
-    assert [told.outcome for told in node.done()] == [Outcome.INPUT_CHANGED]
+    assert [told.outcome for told in node.done()] == [outcome]
     node.nothing_left()
     node.located("a", 3).inline("a", 3)
     assert node.running() == [2]

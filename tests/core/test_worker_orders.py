@@ -233,7 +233,7 @@ class RandomOrders(RuleBasedStateMachine):
     # ── what becomes of tasks and nodes ────────────────────────────────────────────────────────────
 
     @precondition(lambda self: self.launched)
-    @rule(which=some, outcome=st.sampled_from([Outcome.OK, Outcome.OK, Outcome.EXIT, Outcome.INPUT_CHANGED]))
+    @rule(which=some, outcome=st.sampled_from([Outcome.OK, Outcome.OK, Outcome.EXIT, Outcome.INPUT_CHANGED, Outcome.INPUT_LOST]))
     def task_exits(self, which: int, outcome: Outcome) -> None:
         serial = self.launched.pop(which % len(self.launched))
         task = self.here[self.tid_of[serial]]
@@ -242,7 +242,7 @@ class RandomOrders(RuleBasedStateMachine):
         if outcome == Outcome.OK:
             self.stored.update(task.outputs)
             made = ((3, 1000),) * len(task.outputs)
-        elif outcome == Outcome.INPUT_CHANGED:
+        elif outcome in (Outcome.INPUT_CHANGED, Outcome.INPUT_LOST):
             facts = (tuple(range(len(self.node.machine.inflight[serial].given))), "", 0, "", 0)
         self.node.feed(TasksExited([(serial, outcome, 0, 0, 0, 50, 0, 0, made, b"", b"", "", facts)]))
         self.listen()

@@ -87,10 +87,6 @@ def content(size: int, seed: int = 1) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 def close_all(handles: Sequence[IoHandle]) -> None:
     for handle in handles:
         handle.close()

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from fsio_nodes import APPEND, LOCAL, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, close_all, content, open_descriptors
+from descriptors import open_descriptors
+from fsio_nodes import APPEND, LOCAL, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, close_all, content
 from waiting import until
 
 from amfs._native import Io, IoHandle
@@ -152,7 +153,7 @@ def test_what_cannot_begin_says_why(arguments: tuple[str, str], tmp_path: Path, 
     before = open_descriptors()
     with pytest.raises(OSError, match="cannot"):
         Io(0, *arguments, key=bytes(32))
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_many_open_files_need_few_descriptors(root: Path) -> None:
@@ -165,7 +166,7 @@ def test_many_open_files_need_few_descriptors(root: Path) -> None:
     assert open_descriptors() - before < 600
     assert all(handle.read(10, 0) == b"%d" % i for i, handle in enumerate(handles))
     close_all(handles)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
     io.stop()
 
 
@@ -346,7 +347,7 @@ def test_nothing_is_left_open(root: Path) -> None:
         nodes.stop()
         nodes.stop()
         del nodes, home
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
     until(lambda: len(os.listdir("/proc/self/task")) <= tasks)
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 from data_handshake import HEAD, HELLO, KEY, MAGIC, OK, accept, challenge_to, connect, hello
-from fsio_nodes import LOCAL, PARTITIONS, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes, open_descriptors
+from descriptors import open_descriptors
+from fsio_nodes import LOCAL, PARTITIONS, REMOTE, REMOTE_CLOSED, STRIPED, WHOLE, Nodes
 from waiting import until
 
 from amfs._native import Io, IoHandle

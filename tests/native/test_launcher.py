@@ -491,6 +491,26 @@ def test_a_file_made_again_while_a_task_reads_the_first_is_no_change_of_its_inpu
     assert Path(world.to("out")).read_bytes() == b"original"
 
 
+@pytest.mark.parametrize("damage", ["rm {}", "truncate -s 3 {}", "truncate -s 3 {}; exit 4"])
+def test_what_the_spill_directory_loses_is_not_the_fault_of_the_task(world: World, damage: str) -> None:
+    """A pipeline hides that its first program found no file, or a short one: nothing is published."""
+    spilled, kept = world.stored("spilled", b"original"), world.stored("kept")
+    os.chmod(spilled, 0o644)
+    script = f"{damage.format(spilled)}; cat in | wc -c > out"
+    done = world.run(world.shell(script, inputs=[(kept, "kept"), (f"@@{spilled}", "in")], outputs=[("out", world.to("out"))]))
+    rest = "; exit status 4" if "exit" in damage else ""
+    assert (done.outcome, done.detail) == (Outcome.INPUT_LOST, f"lost or changed in the spill directory: in{rest}")
+    assert done.facts is not None and list(done.facts[0]) == [1]
+    assert not os.path.exists(world.to("out"))
+
+
+def test_what_the_spill_directory_loses_does_not_hide_what_a_task_changed(world: World) -> None:
+    spilled, shared = world.stored("spilled"), world.stored("shared")
+    script = f"rm {spilled} in; chmod u+w {shared}; echo more >> {shared}"
+    done = world.run(world.shell(script, inputs=[(f"@@{spilled}", "in"), (shared, "also")]))
+    assert (done.outcome, done.detail) == (Outcome.INPUT_CHANGED, "changed its input: in, also")
+
+
 def test_what_a_task_may_do_to_its_inputs(world: World) -> None:
     """Removing, replacing and renaming concern its sandbox only."""
     source = world.stored("shared", b"original")

@@ -162,6 +162,20 @@ def test_what_the_disk_has_lost_is_made_again(tmp_path: Path, disk: Path) -> Non
     assert "the spill directory is not used any more" in ran.stderr or ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.parametrize("damage", ["rm -f [0-9a-f]*", "chmod u+w [0-9a-f]*; truncate -s 1000 [0-9a-f]*"])
+def test_a_task_whose_inputs_the_disk_loses_while_it_reads_them_runs_again(tmp_path: Path, disk: Path, damage: str) -> None:
+    """Its pipeline ends well all the same."""
+    lines = [line for line in workflow().splitlines() if not line.startswith("all ")]
+    parts = " ".join(f"part{i}" for i in range(COUNT))
+    damaged = tmp_path / "damaged"
+    script = f"[ -e {damaged} ] || (touch {damaged}; cd {disk}/amfs-*/ && {damage}); cat {parts} | md5sum > all"
+    lines.append(f'all -b sh -i {parts} -o all -after between -a -c "{script}"')
+    (tmp_path / "list").write_text("\n".join(line for line in lines if not line.startswith("sum")) + "\n")
+    ran = amfs("run", "--local", "--store-limit", "8M", "--spill", str(disk), "--slots", "2", "--no-journal", "list", cwd=tmp_path)
+    assert damaged.exists() and ran.returncode == 0, ran.stderr
+    assert found(tmp_path) == {"all": expected()["all"]}, "the task has read what was broken"
+
+
 def test_a_killed_run_leaves_a_spill_directory_to_the_run_that_resumes_it(tmp_path: Path, disk: Path) -> None:
     (tmp_path / "list").write_text(workflow(f"touch {tmp_path}/there; sleep 20"))
     options = ("--local", "--store-limit", LIMIT, "--spill", str(disk), "--journal", "journal", "--slots", "1")
