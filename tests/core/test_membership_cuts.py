@@ -237,7 +237,7 @@ def stopped_manager() -> Recorder[Membership]:
 
 
 def test_a_manager_that_was_left_out_ends_when_one_of_the_others_has_ended_and_one_refuses_it() -> None:
-    """python -m fuzz --blind --seeds 7206524: node 1 had left a session that goes on with node 2; node 0 went on alone, half of these two."""
+    """python -m fuzz --blind --seeds 7206524: node 1 had left, node 2 goes on; node 0 went on alone, half of these two."""
     refused_first = stopped_manager().feed(PeerDown(2, refused=True))
     refused_last = stopped_manager().feed(PeerGone(1))
     for manager in (refused_first, refused_last):
