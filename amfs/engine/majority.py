@@ -3,7 +3,10 @@
 They may if they are more than half of the members, or just half and the lowest id is theirs. Members that ended while this
 node heard of them do not count. Nor do members that have joined, until the majority of the others knows them: else a manager that
 has been cut off could have more join than it has lost. Nor does a manager count members that may not hear it, and so follow another.
-So of two sides of a cut one goes on at most. Must not know: views.
+So of two sides of a cut one goes on at most.
+
+A node that was stopped for long may have been left out meanwhile, by others that have ended since. So an end counts only if this node heard
+enough of the one that ended after it went on (``end``). Must not know: views.
 """
 
 from __future__ import annotations
@@ -11,15 +14,21 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+from amfs.config import MemberLimits
+
 
 class Majority:
-    """What node ``node`` heard of the others. ``lately_s``: how long ago a node may have been heard last that counts as reached."""
+    """What node ``node`` heard of the others."""
 
-    def __init__(self, node: int, lately_s: float) -> None:
+    def __init__(self, node: int, limits: MemberLimits) -> None:
         self.node = node
-        self.lately_s = lately_s
+        self.limits = limits
+        self.lately_s = limits.suspect_s  # how long ago a node may have been heard last that counts as reached
         self.members: list[int] = []
         self.gone: set[int] = set()  # members whose process has ended, as their hosts say
+        self._ended: set[int] = set()  # members whose process has ended, too, but that may have left this node out before
+        self._refused: dict[int, float] = {}  # node that lives and has lately given up on this one -> when it said so
+        self._woke = -math.inf  # when this process went on last after it had been stopped for long
         self._heard: dict[int, float] = {}
         self._deaf: set[int] = set()  # members that do not hear this node, as they said last, or may not
         self._voted: dict[int, float] = {}  # when a member said last that it does not hear the manager
@@ -37,6 +46,7 @@ class Majority:
         self._known = {node: at for node, at in self._known.items() if node in members}
         self.members = members
         self.gone.intersection_update(members)
+        self._ended.intersection_update(members)
         known = set(members)
         self._heard = {node: at for node, at in self._heard.items() if node in known}
         self._deaf &= known
@@ -53,6 +63,33 @@ class Majority:
             self._heard[node] = at
         if deaf is not None:
             (self._deaf.add if deaf else self._deaf.discard)(node)
+
+    def wake(self, now: float, stopped_s: float) -> None:
+        """This process was stopped for so long. The others look for another manager after ``dead_s`` of silence. They had not heard this
+        node for some time before it was stopped: up to two beats, and what a message takes."""
+        if stopped_s > self.limits.dead_s - self.limits.suspect_s:
+            self._woke = now
+
+    def end(self, node: int, witness: int, now: float) -> bool:
+        """The process of this member has ended. It does not count any more if ``witness`` was heard lately enough: the node itself, or its
+        manager if that is another. What is heard just after this process was stopped may have been sent long before."""
+        heard = self._heard.get(witness, -math.inf)
+        sure = now - heard <= self.limits.dead_s and heard > self._woke + self.limits.heartbeat_s
+        if sure and not (witness == node and node in self._deaf):
+            self.gone.add(node)
+        else:
+            self._ended.add(node)
+        return node in self.gone
+
+    def refuse(self, node: int, now: float) -> None:
+        """It lives, and has given up on this node."""
+        self._refused[node] = now
+        self._refused = {node: at for node, at in self._refused.items() if now - at < self.limits.dead_s}
+
+    def is_given_up(self) -> bool:
+        """Those that have given up on this node have gone on without it: nobody is left with whom it would be the majority."""
+        others = self._ended.union(self._refused)
+        return bool(self._refused) and 2 * len(others) >= len(others.union(self.members))
 
     def knows(self, node: int, epoch: int) -> None:
         """It has the view of this epoch."""

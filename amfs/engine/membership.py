@@ -71,8 +71,7 @@ class Membership(Machine):
         self.left: set[int] = set()  # ids of nodes that were members
         self.in_order: dict[int, tuple[int, ...]] = {}  # nodes that have said that they leave so -> runs
         self.unreachable: set[int] = set()  # members to which our link is down
-        self.refused: dict[int, float] = {}  # node that lives and has lately given up on this one -> when it said so
-        self.majority = Majority(me.node, self.limits.suspect_s)
+        self.majority = Majority(me.node, self.limits)
         self.answered: set[int] = set()  # nodes that asked since our last beat whether we live
         self.voted_at = -math.inf  # when this node last told others that it does not hear the manager; they count on it for a while
         self.cut_off_at: float | None = None  # since when this node, as manager, lacks the majority
@@ -128,6 +127,7 @@ class Membership(Machine):
         late = self.now - self.beat_due
         if late <= self.limits.heartbeat_s:
             return
+        self.majority.wake(self.now, late)
         self.manager_heard = min(self.manager_heard + late, self.now)
         self.cut_off_at = None
         for peer in self.peers.values():
@@ -242,6 +242,7 @@ class Membership(Machine):
         self.changed = True
         self.manager_heard = self.now
         self.majority.follow(self.nodes(), view.epoch, self.is_manager, self.now)
+        self.majority.hear(view.manager, self.now)
         self._watch()
 
     def _watch(self) -> None:
@@ -446,31 +447,29 @@ class Membership(Machine):
         self._announce(left=tuple(sorted({lost, *self.majority.gone})))
 
     def on_peer_gone(self, event: PeerGone) -> None:
-        """Its process has ended: no need to wait for the time-out. If this node has been cut off for longer than that it may have
-        been one of a majority that left this node out, and whose others live: then it still counts."""
+        """Its process has ended: no need to wait for the time-out. If this node has been cut off for longer than that, or was stopped, it
+        may have been one of a majority that left this node out, and whose others live: then it still counts."""
         if self.view is None or event.peer not in self.nodes() or event.peer == self.node:
             return
-        heard = self.peers[event.peer].heard if self.is_manager else self.manager_heard
-        if self.now - heard > self.limits.dead_s:
-            return
-        self.majority.gone.add(event.peer)
-        if self.is_manager:
+        sure = self.majority.end(event.peer, event.peer if self.is_manager else self.view.manager, self.now)
+        if self.is_manager and not self._end_if_left_out():
             self._take_for_dead([event.peer], PeerEvent.TIMED_OUT)
-        else:
+        elif sure and not self.is_manager:
             self._follow_the_gone()
+
+    def _end_if_left_out(self, by_manager: bool = False) -> bool:
+        if left_out := by_manager or (self.is_manager and self.majority.is_given_up()):
+            self.log("others have given up on this node: it was taken for dead", logging.ERROR)
+            self.out.append(Stop("the others took this node for dead"))
+        return left_out
 
     def on_peer_down(self, event: PeerDown) -> None:
         """The transport gave up on it: no need to wait for the time-out. If it gave up on us, the session may have gone on without us."""
         if event.refused and event.peer >= m.CLIENT_ID_MIN:
             return  # it lives, and ends its run itself if this node stays a member
         if event.refused and self.view is not None and event.peer in self.nodes():
-            self.refused[event.peer] = self.now
-            self.refused = {node: at for node, at in self.refused.items() if self.now - at < self.limits.dead_s}
-            if event.peer == self.view.manager or (self.is_manager and 2 * len(self.refused) >= len({*self.nodes(), *self.refused})):
-                self.log(f"node {event.peer} has given up on this node: it was taken for dead", logging.ERROR)
-                self.out.append(Stop("the others took this node for dead"))
-                return
-            if self.is_manager:
+            self.majority.refuse(event.peer, self.now)
+            if self._end_if_left_out(event.peer == self.view.manager) or self.is_manager:
                 return  # if it is the only one, its silence will tell; until the others have spoken we may be the one who is out
         if event.peer >= m.CLIENT_ID_MIN:
             if event.peer in self.clients:
@@ -491,7 +490,7 @@ class Membership(Machine):
             self.client_runs.pop(peer, None)
         if self.is_manager and message.node in self.peers:
             if peer == message.node:
-                self.majority.gone.add(peer)
+                self.majority.end(peer, peer, self.now)
                 self.in_order.update({peer: message.runs} if message.runs else {})
             self._take_for_dead([message.node], PeerEvent.GOODBYE)
         elif not self.is_manager and peer == message.node:
@@ -504,9 +503,10 @@ class Membership(Machine):
             self.set_timer("withdraw", WITHDRAW_S)
 
     def _withdraw(self) -> None:
-        """Those that were told together drain in one view: no partition goes to a node that gives it away at once."""
+        """Those that were told together drain in one view: no partition goes to a node that gives it away at once. They ask again if this
+        node may have been left out: then no view of it is to be newer than those of the others."""
         asked, self.withdrawing = self.withdrawing, set()
-        if self.view is None or not self.is_manager:
+        if self.view is None or not self.is_manager or not self.majority.without((), self.now):
             return
         staying = {member.node for member in self.view.members if not member.draining}
         if asked >= staying:

@@ -8,7 +8,7 @@ import pytest
 from membership_nodes import BEAT, LIMITS, late, manager_of, member, node_in, view_of
 from recorder import Recorder
 
-from amfs.engine.membership import Membership
+from amfs.engine.membership import WITHDRAW_S, Membership
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import PeerDown, PeerGone, PeersHeard, Probe, Started, Stop
 
@@ -226,6 +226,58 @@ def test_a_manager_that_was_stopped_counts_nobody_before_it_hears_them_again() -
     assert manager.machine.nodes() == [0, 1, 2, 3]
     manager.tell(2, m.Heartbeat(1)).feed(PeerGone(1))
     assert manager.machine.nodes() == [0, 2, 3]
+
+
+def stopped_manager() -> Recorder[Membership]:
+    """It was stopped for 13 s, and then gets what the others sent it meanwhile. At last they did not hear it any more."""
+    manager = late(manager_of(1, 2), 13.0)
+    for deaf in (False, True):
+        manager.tell(1, m.Heartbeat(1, deaf)).tell(2, m.Heartbeat(1, deaf))
+    return manager
+
+
+def test_a_manager_that_was_left_out_ends_when_one_of_the_others_has_ended_and_one_refuses_it() -> None:
+    """python -m fuzz --blind --seeds 7206524: node 1 had left, node 2 goes on; node 0 went on alone, half of these two."""
+    refused_first = stopped_manager().feed(PeerDown(2, refused=True))
+    refused_last = stopped_manager().feed(PeerGone(1))
+    for manager in (refused_first, refused_last):
+        assert manager.machine.nodes() == [0, 1, 2] and not manager.effects_of(Stop)
+    for manager in (refused_first.feed(PeerGone(1)), refused_last.feed(PeerDown(2, refused=True))):
+        assert manager.machine.nodes() == [0, 1, 2]
+        assert manager.effect(Stop) == Stop("the others took this node for dead")
+
+
+def test_what_a_node_heard_just_after_it_was_stopped_may_be_old() -> None:
+    """Node 1 may have said later that it does not hear this manager, and that was lost with it."""
+    manager = late(manager_of(1, 2), 13.0).tell(1, m.Heartbeat(1)).feed(PeerGone(1))
+    assert manager.machine.nodes() == [0, 1, 2]
+    manager = late(manager_of(1, 2), 13.0).advance(2 * BEAT).tell(1, m.Heartbeat(1)).feed(PeerGone(1))
+    assert manager.machine.nodes() == [0, 2], "this was sent after the stop"
+
+
+def test_a_node_that_agreed_to_another_manager_counts_though_it_has_ended() -> None:
+    """The other manager may be there, with a third."""
+    for event in (PeerGone(1), m.Leave(1)):
+        manager = manager_of(1, 2).tell(1, m.Heartbeat(1, True)).tell(2, m.Heartbeat(1, True))
+        manager = manager.tell(1, event) if isinstance(event, m.Leave) else manager.feed(event)
+        assert manager.machine.nodes() == [0, 1, 2]
+
+
+def test_a_node_that_was_stopped_does_not_follow_a_manager_that_has_ended_meanwhile() -> None:
+    """That may have taken it for dead before, and node 2 has all of the session."""
+    node = late(node_in(view_of(1, 0, 0, 1, 2), 1), 13.0).feed(PeerGone(0))
+    assert not node.machine.is_manager
+    short = late(node_in(view_of(1, 0, 0, 1, 2), 1), LIMITS.suspect_s).feed(PeerGone(0))
+    assert short.machine.is_manager, "a short stop does no harm"
+
+
+def test_a_manager_without_the_majority_has_nobody_drain() -> None:
+    """Submitters would take its view for a newer one than that of the others."""
+    manager = manager_of(1, 2)
+    manager.advance(LIMITS.suspect_s + BEAT).forget().tell(1, m.Withdraw()).advance(WITHDRAW_S)
+    assert not manager.take_all(m.ViewChange)
+    manager.tell(1, m.Heartbeat(1)).tell(2, m.Heartbeat(1)).tell(1, m.Withdraw()).advance(WITHDRAW_S)
+    assert manager.take(m.ViewChange, 2).draining == (1,)
 
 
 def test_a_client_does_not_make_members() -> None:

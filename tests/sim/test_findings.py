@@ -103,6 +103,23 @@ def test_nodes_that_were_stopped_for_long_found_no_session_of_their_own(
         assert cluster.nodes[node].stopped == why
 
 
+def test_a_manager_that_sleeps_while_the_session_shrinks_to_one_other_node_ends_when_it_wakes() -> None:
+    """Seed 7206524 of those with blind tasks: it took the one that had left for dead, and went on as half of the other two."""
+    world = World(1, event_budget=100_000)
+    cluster = Cluster(world, Workload([Task("t", ("work",))], seconds=1.0), nodes=3, slots=1, links=LinkLimits())
+    client = cluster.client()
+    client.start()
+    world.run(lambda: client.over is not None, 10.0)
+    cluster.nodes[0].stall(13.0)
+    world.let_pass(5.0)
+    cluster.drain(1, 30.0)
+    world.let_pass(12.0)
+    assert (cluster.nodes[1].stopped, cluster.nodes[0].stopped) == (
+        "SIGTERM: all that it had is on other nodes", "the others took this node for dead",
+    )  # fmt: skip
+    assert [node.id for node in cluster.alive()] == [2]
+
+
 def what_waits_takes_the_room() -> Scenario:
     """Three units of one node. Tasks go round: 0, 3, … to node 1, 1, 4, … to node 2, 2, 5, … to node 0, which dies. Node 2 has a long
     task and, in its dispatcher's queue, the one for which all tasks of node 0 wait that are given out again."""
