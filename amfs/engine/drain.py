@@ -156,9 +156,10 @@ class Drain(Machine):
             self.send(to, question)
 
     def on_farewell(self, peer: int, message: m.Farewell) -> None:
-        if message.heard and self.state == DrainState.PARTING and self._asking.answered(peer, message.number):
-            if self._asking.heard(patient=True) is not None:
-                self._go_on()
+        if not message.heard or self.state != DrainState.PARTING or not self._asking.answered(peer, message.number):
+            return
+        if self._asking.heard(patient=True) is not None:
+            self._go_on()
 
     def _go_if_heard(self) -> None:
         """Called at the end of a look that has found nothing here. What began here since an earlier look would be lost."""
