@@ -10,7 +10,10 @@ from amfs.cli.completion import session_names
 @click.command()
 @click.argument("name", required=False, shell_complete=session_names)
 @click.option("--all", "everything", is_flag=True, help="End all sessions of this user on this host.")
-@click.option("--timeout", type=click.FloatRange(min=0), default=10.0, metavar="SECONDS", help="Before nodes are killed (default 10).")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=10.0, metavar="SECONDS",
+    help="Before nodes are killed that have not begun to end (default 10); six times as long for those that have.",
+)  # fmt: skip
 def down(name: str | None, everything: bool, timeout: float) -> int:
     """Stop a session and remove what it left behind.
 

@@ -234,6 +234,11 @@ def held(session: SessionRecord, *, but: int = -1) -> list[NodeEntry]:
     return [entry for entry in session.nodes if entry.node != but and same_machine(entry.host, here) and _lives(session, entry)]
 
 
+def is_ending(session: SessionRecord, entry: NodeEntry) -> bool:
+    """Has this node of this machine said that it has begun to end?"""
+    return life.is_ending(session.directory / life_file(entry.node))
+
+
 def _lives(session: SessionRecord, entry: NodeEntry) -> bool | None:
     """None: that cannot be seen here."""
     path = session.directory / life_file(entry.node)

@@ -122,7 +122,7 @@ class Drain(Machine):
         if self.state == DrainState.PARTING and (self.kept or self._running()):
             self.move(DrainEvent.MORE)
         if self.state == DrainState.PARTING:
-            self.set_timer("again", AGAIN_S)
+            self._go_if_heard()
         if self.state != DrainState.MOVING:
             return
         if not self.kept and not self._running():
@@ -156,21 +156,28 @@ class Drain(Machine):
             self.send(to, question)
 
     def on_farewell(self, peer: int, message: m.Farewell) -> None:
-        if message.heard and self.state == DrainState.PARTING and self._asking.answered(peer, message.number):
-            self._go_if_heard(patient=True)
+        if not message.heard or self.state != DrainState.PARTING or not self._asking.answered(peer, message.number):
+            return
+        if self._asking.heard(patient=True) is not None:
+            self._go_on()
 
-    def _go_if_heard(self, patient: bool) -> bool:
-        runs = None if self._leads else self._asking.heard(patient)
+    def _go_if_heard(self) -> None:
+        """Called at the end of a look that has found nothing here. What began here since an earlier look would be lost."""
+        late = self.now >= self._asks_until
+        runs = None if self._leads else self._asking.heard(patient=not late)
         if runs is not None:
             self._leave(DrainEvent.HEARD, CLEARED, runs)
-        return runs is not None
+        elif late:
+            self._leave(DrainEvent.UNHEARD, CLEARED)
+        else:
+            self.set_timer("again", AGAIN_S)
 
     def on_timer(self, event: TimerFired) -> None:
         if self.state == DrainState.LEAVING:
             return
         if event.key == "unheard":
-            if self.state == DrainState.PARTING and not self._go_if_heard(patient=False):
-                self._leave(DrainEvent.UNHEARD, CLEARED)
+            if self.state == DrainState.PARTING:
+                self._go_on()
             return
         if event.key == "end":
             if self.others:  # else it serves as long as it can
@@ -186,8 +193,6 @@ class Drain(Machine):
                 self._ask_anew()
             elif self.state == DrainState.PARTING:
                 self._ask_again()
-                if self._go_if_heard(patient=True):
-                    return
             self._go_on()
 
     def _leave(self, event: DrainEvent, why: str, runs: tuple[int, ...] = ()) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from amfs.host.file_systems import is_local
 from amfs.host.processes import boot
 
+_ENDS = "ends"  # the third line, after a text of the owner and the boot
 
 def hold(path: Path, text: str = "") -> int:
     """Make the file and lock it; returns the descriptor that holds the lock. Raises OSError.
@@ -29,6 +30,19 @@ def hold(path: Path, text: str = "") -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def say_end(descriptor: int) -> None:
+    """The owner has begun to end, which may take a while: ``is_ending``."""
+    os.write(descriptor, f"{_ENDS}\n".encode())
+
+
+def is_ending(path: Path) -> bool:
+    """Has the owner said that it has begun to end?"""
+    try:
+        return path.read_text(errors="replace").split("\n")[2:3] == [_ENDS]
+    except OSError:
+        return False
 
 
 def is_held(path: Path) -> bool | None:

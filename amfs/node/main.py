@@ -131,6 +131,7 @@ def _serve(config: NodeConfig, ready_fd: int | None, slots: int, host: str, pres
             if presence.abandoned:
                 loop.tell_node(Leaving("what started this session has ended before it was complete"))
         log.info("stopping: %s", loop.stopping)
+        presence.ending()
         was_ended = loop.was_ended
         if was_ended:
             presence.over()

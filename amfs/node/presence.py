@@ -66,6 +66,11 @@ class Presence:
             if self._is_ours():
                 (self.directory / records.OVER).touch(mode=0o600)
 
+    def ending(self) -> None:
+        """This node has begun to end: it has tasks to end, mounts and a store to remove."""
+        with contextlib.suppress(OSError):
+            life.say_end(self._lock)
+
     def _is_ours(self) -> bool:
         """Is our lock where others look for it?"""
         try:

@@ -30,6 +30,7 @@ from amfs.vocabulary.messages import Member, Shutdown
 
 START_S = 30.0  # for nodes to listen and to find each other, plus a little for each
 START_PER_NODE_S = 1.0
+_ENDING = 6  # a node that has begun to end is given so many times as long: on a busy machine it may take a while to remove its store
 _AT_ONCE = 64  # nodes of one starting process: each needs three descriptors there
 
 
@@ -202,15 +203,17 @@ class LocalProcesses:
         except SessionError as error:
             if mine or any(not processes.same_machine(entry.host, host) for entry in session.nodes):
                 remarks.append(str(error))
-        end = time.monotonic() + timeout_s
-        while discovery.held(session) and time.monotonic() < end:
-            time.sleep(0.01)
-        if stubborn := discovery.held(session):
-            seen = [(entry.pid, entry.started) for entry in stubborn if entry.host == host]
-            if seen:
+        begun = time.monotonic()
+        for limit in (timeout_s, _ENDING * timeout_s):
+            while discovery.held(session) and time.monotonic() < begun + limit:
+                time.sleep(0.01)
+            stubborn = [entry for entry in discovery.held(session) if limit > timeout_s or not discovery.is_ending(session, entry)]
+            if seen := [(entry.pid, entry.started) for entry in stubborn if entry.host == host]:
                 pids = ", ".join(str(pid) for pid, _ in seen)
-                remarks.append(f"killed process{'es' if len(seen) > 1 else ''} {pids}: no end within {timeout_s:g} s")
+                remarks.append(f"killed process{'es' if len(seen) > 1 else ''} {pids}: no end within {limit:g} s")
                 daemon.stop(seen)
+            if not [entry for entry in discovery.held(session) if discovery.is_ending(session, entry)]:
+                break  # nobody is left, or nobody that could be waited for or killed
         daemon.await_end([(entry.pid, entry.started) for entry in mine if entry.host == host], timeout_s)  # its lock went a moment before
         daemon.stop(_queue_server(session.directory) or queue)
         # Another process that found the session dead may have begun to remove it, and have been ended before it was through. A directory

@@ -67,6 +67,7 @@ class Cluster:
         self.contents = Contents(self.random, self.clock, self.later, lambda a, b: b not in self.dead)
         self.held_works: set[type] = set()  # what does not end until this is cleared
         self.held_links: set[tuple[int, int]] = set()  # likewise messages that do not arrive
+        self.held_backups = False  # do changes not reach backups now?
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
         self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | FsRequested]] = {}
         self.slow: dict[int, deque[FsWork]] = {}  # of each node: what is done beside all else, one after the other
@@ -228,7 +229,7 @@ class Cluster:
     def is_deliverable(self, key: tuple[int, int]) -> bool:
         """A node that has an older table waits for the newer one, and answers at once if it is the other way round."""
         source, target = (self.nodes[number].fs.members.version for number in key)
-        return source <= target
+        return source <= target and not self.held_backups
 
     def take_batch(self, key: tuple[int, int]) -> None:
         try:

@@ -92,12 +92,36 @@ def heard(node: Recorder[Drain], number: int, *peers: int) -> Recorder[Drain]:
     return node
 
 
+def looked(node: Recorder[Drain]) -> Recorder[Drain]:
+    """It looks once more, and finds nothing."""
+    assert node.effects_of(MoveAway) and not node.effects_of(Leaving)
+    return node.forget().feed(MovedAway((), 2))
+
+
 def test_it_leaves_in_order_when_all_have_heard_what_it_said() -> None:
     node = Runs().drained()
     assert asked(node) == {0: 1, 2: 1, CLIENT: 1} and not node.effects_of(Leaving)
     heard(node, 1, 0, CLIENT).advance(AGAIN_S)
     assert asked(node) == {2: 1}, "an answer may take longer than that, so the question is the same"
-    assert heard(node, 1, 2).effect(Leaving) == Leaving("SIGTERM: all that it had is on other nodes", (7,))
+    node.forget().feed(MovedAway((), 2))
+    assert looked(heard(node, 1, 2)).effect(Leaving) == Leaving("SIGTERM: all that it had is on other nodes", (7,))
+
+
+def test_a_file_that_was_made_while_the_others_answered_is_moved_first() -> None:
+    """Seeds 8002043 and 8002071: a program made a file, and the last answer came: the node left with it."""
+    node = heard(Runs().drained(), 1, 0, 2, CLIENT)
+    assert not node.effects_of(Leaving)
+    node.feed(MovedAway((FILE,), 2, changed=True))
+    assert not node.effects_of(Leaving) and node.effects_of(MoveAway)[-1].last, "nor may another file be made"
+    node.forget().feed(MovedAway((), 2))
+    assert looked(heard(node, 2, 0, 2, CLIENT)).effect(Leaving).runs == (7,)
+
+
+def test_so_is_one_that_was_made_before_its_patience_was_over() -> None:
+    node = Runs().drained().advance(AGAIN_S).feed(MovedAway((), 2)).forget().advance(PATIENCE_S)
+    assert not node.effects_of(Leaving) and node.effects_of(MoveAway)
+    assert not node.feed(MovedAway((FILE,), 2)).effects_of(Leaving)
+    assert node.feed(MovedAway((), 2)).effect(Leaving).runs == ()
 
 
 def test_what_it_says_meanwhile_is_asked_about_anew() -> None:
@@ -107,7 +131,7 @@ def test_what_it_says_meanwhile_is_asked_about_anew() -> None:
     heard(node, 1, 2).forget().advance(AGAIN_S)
     assert asked(node) == {0: 2, 2: 2, CLIENT: 2}
     assert not heard(node, 1, 0, 2, CLIENT).effects_of(Leaving), "those are answers to the first question"
-    assert heard(node, 2, 0, 2, CLIENT).effect(Leaving).runs == (7,)
+    assert looked(heard(node.feed(MovedAway((), 2)).forget(), 2, 0, 2, CLIENT)).effect(Leaving).runs == (7,)
 
 
 def test_it_waits_for_what_it_still_has() -> None:
@@ -116,7 +140,7 @@ def test_it_waits_for_what_it_still_has() -> None:
     node = heard(runs.drained(), 1, 0, 2, CLIENT)
     assert not node.effects_of(Leaving)
     runs.rest = True
-    assert node.advance(AGAIN_S).effect(Leaving).runs == (7,)
+    assert looked(node.advance(AGAIN_S)).effect(Leaving).runs == (7,)
 
 
 def test_files_that_come_meanwhile_are_moved_first() -> None:
@@ -124,13 +148,13 @@ def test_files_that_come_meanwhile_are_moved_first() -> None:
     assert not heard(node, 1, 0, 2, CLIENT).effects_of(Leaving)
     node.forget().feed(MovedAway((), 2))
     assert asked(node) == {0: 2, 2: 2, CLIENT: 2}
-    assert heard(node, 2, 0, 2, CLIENT).effect(Leaving).runs == (7,)
+    assert looked(heard(node, 2, 0, 2, CLIENT)).effect(Leaving).runs == (7,)
 
 
 def test_those_of_a_new_view_are_asked() -> None:
     node = Runs().drained().forget().feed(members(0, 1, draining=(1,)))
     assert asked(node) == {0: 2, CLIENT: 2}
-    assert heard(node, 2, 0, CLIENT).effect(Leaving).runs == (7,)
+    assert looked(heard(node, 2, 0, CLIENT)).effect(Leaving).runs == (7,)
 
 
 @pytest.mark.parametrize(("silent", "runs"), [(CLIENT, (8,)), (2, ())])
@@ -140,7 +164,7 @@ def test_after_a_while_it_leaves_without_an_answer(silent: int, runs: tuple[int,
     known.runs[8] = CLIENT + 1
     node = heard(known.drained(), 1, *({0, 2, CLIENT, CLIENT + 1} - {silent}))
     assert not node.effects_of(Leaving)
-    assert node.advance(PATIENCE_S).effect(Leaving) == Leaving("SIGTERM: all that it had is on other nodes", runs)
+    assert looked(node.advance(PATIENCE_S)).effect(Leaving) == Leaving("SIGTERM: all that it had is on other nodes", runs)
 
 
 @pytest.mark.parametrize("leader", [{"unit": True}, {"manager": 1}], ids=["dispatcher", "manager"])

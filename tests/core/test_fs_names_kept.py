@@ -16,6 +16,7 @@ from fs_steps import (
     kill_together,
     listed,
     living,
+    name_at,
     names_at,
     owner,
     read,
@@ -356,3 +357,26 @@ def test_a_listing_that_meets_a_death_is_made_again() -> None:
     cluster.kill(1)  # before it has answered
     found = cluster.finish(token)
     assert {entry[0] for entry in found[0]} == names and not found[2]
+
+
+def test_a_file_that_another_closes_before_its_maker_is_answered_is_still_its_makers() -> None:
+    """Seed 8001085: the record waited for a backup. A reader of the same node closed the file meanwhile, which passed for the end of the
+    writing; what was written later was in no record."""
+    cluster = Cluster(3)
+    path = b"/" + name_at(cluster, 0)
+    cluster.held_backups = True
+    token = cluster.start(0, "open_path", path, os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1)
+    for _ in range(50):
+        cluster.step()
+    assert token not in cluster.answers
+    handle, _ = cluster.call(0, "open_path", path, os.O_RDONLY, 0, -1, 0, -1, endpoint=2)
+    assert bytes(cluster.call(0, "read", handle, 0, 10, endpoint=2)) == b""
+    cluster.call(0, "close", handle, endpoint=2)
+    cluster.held_backups = False
+    handle, _ = cluster.finish(token)
+    cluster.settle()
+    cluster.call(0, "write", handle, 0, b"all of it")
+    cluster.call(0, "close", handle)
+    assert [read(cluster, node, path) for node in (0, 1)] == [b"all of it"] * 2
+    cluster.settle()
+    cluster.check()

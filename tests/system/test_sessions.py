@@ -10,15 +10,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from waiting import until
 
-from amfs.host import orphans
-from amfs.host.processes import host_id, is_running
-from amfs.net.records import NodeEntry, SessionRecord, load
+from amfs.host import life, orphans
+from amfs.host.processes import host_id, is_running, start_time
+from amfs.net.records import NodeEntry, SessionRecord, life_file, load, save
+from amfs.net.sockets import make_keys
 from amfs.provision.local import LocalProcesses
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -158,6 +160,46 @@ def test_a_node_that_does_not_listen_any_more_is_killed(home: Path, amfs: Run) -
     os.kill(stuck, signal.SIGSTOP)
     down = amfs("down", name, "--timeout", "4")  # the other node has enough of that
     assert down.returncode == 0 and f"killed process {stuck}: no end within 4 s" in down.stderr
+    assert_gone(home, session)
+
+
+OWNER = """
+import os, sys, time
+from pathlib import Path
+from amfs.host import life
+lock = life.hold(Path(sys.argv[1]))
+if sys.argv[2] == "ends":
+    life.say_end(lock)
+print(flush=True)
+time.sleep(float(sys.argv[3]))
+"""
+
+
+@pytest.mark.parametrize(("says", "takes_s", "limit_s"), [("ends", 1.5, 0.0), ("ends", 60.0, 3.0), ("nothing", 60.0, 0.5)])
+def test_a_node_that_has_begun_to_end_is_given_more_time(home: Path, says: str, takes_s: float, limit_s: float) -> None:
+    """On a busy machine it may take long to remove a store. A node that was killed meanwhile left it behind."""
+    directory = home / "slow"
+    directory.mkdir(mode=0o700)
+    command = [sys.executable, "-c", OWNER, str(directory / life_file(0)), says, str(takes_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None and owner.stdout.readline() == b"\n"
+        entry = NodeEntry(0, (f"ipc://{directory}/node-0.ipc",), host_id(), owner.pid, start_time(owner.pid))
+        session = SessionRecord(name="slow", keys=make_keys(), created=time.time(), host=host_id(), nodes=(entry,))
+        save(session)
+        remarks = LocalProcesses().end(session, 0.5)
+    killed = [remark for remark in remarks if remark.startswith("killed")]
+    assert killed == ([f"killed process {owner.pid}: no end within {limit_s:g} s"] if limit_s else [])
+    assert owner.returncode == (-signal.SIGTERM if limit_s else 0)
+
+
+def test_a_node_says_that_it_has_begun_to_end(home: Path, amfs: Run) -> None:
+    session = started(home, amfs, "says", 2)
+    says = session.directory / life_file(1)
+    assert life.is_held(says) and not life.is_ending(says)
+    os.kill(node(session, 1).pid, signal.SIGTERM)
+    until(lambda: not life.is_held(says))
+    assert life.is_ending(says)
+    assert amfs("down", session.name).returncode == 0
     assert_gone(home, session)
 
 

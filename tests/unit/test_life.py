@@ -23,6 +23,17 @@ def test_held_as_long_as_its_owner_lives(tmp_path: Path) -> None:
     assert (life.is_held(path), life.text(path)) == (False, "me")
 
 
+def test_an_owner_says_that_it_ends(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not life.is_ending(path)
+    lock = life.hold(path, "me")
+    assert not life.is_ending(path)
+    life.say_end(lock)
+    assert life.is_ending(path) and (life.is_held(path), life.text(path)) == (True, "me")
+    os.close(lock)
+    assert life.is_held(path) is False
+
+
 def test_held_again_after_a_death(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     os.close(life.hold(path))

@@ -368,9 +368,9 @@ class OpenFiles:
                         error = yield from self._copy_grown(ino, file.copies)
                     else:
                         error, same = yield from self._checkpoints.finish(ino, written)
-                uses = self._uses(ino)
-            file = self._of(ino)
-            used = bool(file.opening or file.users or uses.readers or self._has_writer(ino, uses) or file.unreported)
+            made = not last and (yield from self._is_being_made(ino))
+            file, uses = self._of(ino), self._uses(ino)
+            used = bool(made or file.opening or file.users or uses.readers or self._has_writer(ino, uses) or file.unreported)
             if not used:
                 self._meta.claim(ino, False)
             if last or not (used or uses.direct):
@@ -383,6 +383,20 @@ class OpenFiles:
             self._meta.closed(ino)
             self._calls.release(_closing(ino))
             self._forget(ino)
+
+    def _is_being_made(self, ino: int) -> Operation[bool]:
+        """Has another process of this node made it, and been told nothing yet? Its record is there, and waits for a backup. What is said of
+        the file now would be taken for the end of the writing that is to begin."""
+        file = self._files.get(ino)
+        if not self._making or (file is not None and (file.opening or file.has_writer or file.unreported)):
+            return False
+        try:
+            attr = yield from self._owners.ask(p.Getattr(ino))
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return False
+        return attr.writer == self._members.node and not attr.finished
 
     def _settle(self, ino: int) -> None:
         if ino in self._files:
