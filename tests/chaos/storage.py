@@ -43,7 +43,8 @@ def content(key: str, version: int, size: int) -> bytes:
 
 def objects_of(version: int, tag: str, count: int) -> dict[str, bytes]:
     sizes = {f"{tag}/{number:02}": 1 + number * 997 for number in range(count)} | {f"{tag}/middle": MIDDLE}
-    return {key: content(key, version, size) for key, size in sizes.items()}
+    made = {key: content(key, version, size) for key, size in sizes.items()}
+    return made | {f"{tag}/zeros": bytes(100_000) + content("zeros", version, 8)}  # digests count runs of zeros
 
 
 def sha(data: bytes) -> str:
