@@ -35,6 +35,7 @@ _SUM = re.compile(r'"[0-9a-f]{32}"')  # the ETag of what came in one piece: its 
 _STATUS = re.compile(r"status code: (\d+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_REASON = re.compile(r'(?:message|error): "([^"]+)"')
 _BUSY = frozenset((408, 429, 500, 502, 503, 504))
 
 
@@ -262,6 +263,10 @@ class Objects:
             kind = Kind.DENIED
         elif isinstance(error, UnicodeEncodeError):
             kind, words = Kind.UNSUPPORTED, "the name is not UTF-8, and keys of objects are"
+        elif text.startswith("Could not parse path"):
+            kind, words = Kind.UNSUPPORTED, "a key with an empty part, '..' or a control character"
+        elif self._web and "Header missing" in text:
+            kind, words = Kind.UNSUPPORTED, "the server does not tell how long it is; the URL of a directory ends with a slash"
         elif isinstance(error, (exceptions.NotSupportedError, exceptions.InvalidPathError)) or "non-partial response" in text:
             kind, words = Kind.UNSUPPORTED, _first_line(error)
         elif isinstance(error, (FileNotFoundError, exceptions.NotFoundError)) or status == 404:
@@ -275,7 +280,7 @@ class Objects:
         elif "InvalidCertificate" in text:
             kind, words = Kind.UNTRUSTED, TRUST
         elif "HTTP error" in text or "error sending request" in text or "error decoding response body" in text:
-            kind, words = Kind.UNREACHABLE, ""
+            kind, words = Kind.UNREACHABLE, _reason(text)
             if "169.254." in text:  # it looked for the keys of a machine in the cloud
                 kind, words = Kind.DENIED, "no keys were found: in the environment, ~/.aws, or --storage"
         else:
@@ -328,7 +333,10 @@ def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
     if scheme in ("gs", "az", "abfs", "abfss"):
         return store.from_url(top, config=given.get("options"), client_options=client, retry_config=once)
     config = s3_config(given)
-    client["allow_http"] = config.get("endpoint", "").startswith("http:")
+    endpoint = config.get("endpoint", "")
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise UsageError(f"{top}: the endpoint {endpoint} does not begin with https:// or http://")  # the library panics
+    client["allow_http"] = endpoint.startswith("http:")
     return store.S3Store(place, config=config, client_options=client, retry_config=once)
 
 
@@ -354,6 +362,14 @@ def _found(meta: Mapping[str, Any]) -> Found:
 
 def _is_same(now: Found, then: Found) -> bool:
     return now.size == then.size and now.identity == then.identity
+
+
+def _reason(text: str) -> str:
+    """Why there is no connection: the innermost words in what the library tells of itself."""
+    if "InvalidContentType" in text:
+        return "it does not speak TLS"
+    found = _REASON.findall(text)
+    return str(found[-1]).rpartition(": ")[2] if found else ""
 
 
 def _first_line(error: Exception) -> str:
