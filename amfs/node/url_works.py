@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from hashlib import md5
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from amfs._native import digest, write_new, xxh3
+from amfs._native import digest, digest_of_content, write_new
 from amfs.errors import AmfsError
 from amfs.host.digests import Digest
 from amfs.host.extents import Handle
@@ -37,7 +37,7 @@ Reading = Callable[[int, Opened, Callable[[Handle | None], UrlEnd]], UrlEnd]
 
 class UrlWorks:
     """``finish``: (serial, errno, value) of a work that has ended. ``reading``: calls with a file open, None if it lies here as a whole;
-    ``path``: where that is. ``check``: raises EBADMSG if what lies here is damaged. ``known``: the XXH3 by which this node knows what lies
+    ``path``: where that is. ``check``: raises EBADMSG if what lies here is damaged. ``known``: by what digest this node knows what lies
     here. ``scratch``: the path of a new scratch file."""
 
     def __init__(
@@ -178,7 +178,7 @@ class UrlWorks:
             content = os.pread(descriptor, size + 1, 0)
         finally:
             os.close(descriptor)
-        if len(content) != size or xxh3(content) != known:
+        if len(content) != size or digest_of_content(content) != known:
             self._check(ino, order.opened)
             raise OSError(errno.EILSEQ, "its digest differs")
         self._told(order.move)(size)
@@ -252,7 +252,9 @@ def _end_of(file: UrlFile, source: str, error: BaseException) -> UrlEnd:
     from amfs.remote.transfers import GoneError
 
     if isinstance(error, RemoteError):
-        return UrlEnd(file.number, kind=GONE if isinstance(error, GoneError) else error.kind.name, words=error.strerror or error.kind.value)
+        if isinstance(error, GoneError):
+            return UrlEnd(file.number, kind=GONE, words=error.kind.value)
+        return UrlEnd(file.number, kind=error.kind.name, words=error.strerror or error.kind.value)
     if isinstance(error, AmfsError):
         return UrlEnd(file.number, kind=Kind.OTHER.name, words=str(error).removeprefix(f"{source}: "))
     log.error("%s", file.key, exc_info=error)

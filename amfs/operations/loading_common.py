@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -19,6 +20,8 @@ from amfs.vocabulary import fs_requests as q
 from amfs.vocabulary.attr import LOST, WHOLE, Attr
 
 _ASKED = 64  # files of one question
+#: Names of files of the session that are not whole: as nodes (``fs/vfs/outside.py``) and clients (``Files.beside``) give them.
+_NOT_WHOLE = re.compile(rb"\.amfs-(load-([0-9a-f]{16}-)?[0-9]+-[0-9a-f]+|[0-9a-f]+-[0-9]+)")
 AUTO, NODES, CLIENT = WAYS = ("auto", "nodes", "client")
 
 Progress = Callable[[int], None]  # told the bytes that are done
@@ -125,6 +128,8 @@ def inside_items(files: Files, sources: Sequence[bytes], target: str, directorie
             below = os.path.join(target, name) if into else target
         for path, attr in files_at(files.connection, source):
             rest = os.fsdecode(path[len(source) :].strip(b"/"))
+            if rest and _NOT_WHOLE.fullmatch(path.rpartition(b"/")[2]):
+                continue  # somebody is just loading it, or was killed meanwhile
             outside = os.path.join(below, rest) if rest else below
             items.append(Item(path, outside, attr.size, stat.S_IMODE(attr.mode) & 0o777 & ~umask(), attr.ino))
     return items

@@ -108,7 +108,7 @@ def _failed(work: Work, url: str, error: OSError, gone: bool) -> bool:
         work.fail(url, error)
         return gone
     if not gone:
-        work.fail(url, f"{error.strerror} any more; say it again to go on")
+        work.fail(url, f"{error.kind.value} any more; say it again to go on")
     return True
 
 

@@ -26,6 +26,7 @@ SCHEMES = frozenset(("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"))
 _PIECE = 4 << 20  # bytes that one piece of a reading has at least
 _PART = 8 << 20  # bytes of one part of an upload, and of one range of a large object
 _PARTS_MAX = 9000  # S3 takes 10,000
+_SUMMED = 1 << 20  # bytes of a range that are read back at a time
 _AT_ONCE = 8  # parts or ranges of one object that are under way
 LARGE = 64 << 20  # bytes; from there on an object is fetched in ranges at the same time
 _LARGE_AT_ONCE = 4  # such objects; each has _AT_ONCE parts in memory
@@ -34,6 +35,7 @@ _SUM = re.compile(r'"[0-9a-f]{32}"')  # the ETag of what came in one piece: its 
 _STATUS = re.compile(r"status code: (\d+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_REASON = re.compile(r'(?:message|error): "([^"]+)"')
 _BUSY = frozenset((408, 429, 500, 502, 503, 504))
 
 
@@ -126,18 +128,28 @@ class Objects:
 
     def get(self, found: Found) -> memoryview:
         [content] = self._stream(found)
-        self._check_sum(found, (content,))
+        if self._has_sum(found):
+            self._check_sum(found, _md5((content,)))
         return content
 
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:
+        if found.size >= LARGE:
+            sum = _Sum(descriptor, found.size) if self._has_sum(found) else None
+            with self._large:
+                came = self._fetch_ranges(found, descriptor, told, sum)
+            if came:
+                if sum is not None:
+                    self._check_sum(found, sum.value())
+                return
         whole = self._fetch(found, descriptor, told)
-        self._check_sum(found, (whole,) if whole is not None else _pieces_of(descriptor))
+        if self._has_sum(found):
+            self._check_sum(found, _md5((whole,) if whole is not None else _pieces_of(descriptor)))
 
-    def _check_sum(self, found: Found, pieces: Iterable[bytes | memoryview]) -> None:
-        """``pieces``: what came."""
-        if not self._sums or not _SUM.fullmatch(found.identity):
-            return
-        sum = _md5(pieces)
+    def _has_sum(self, found: Found) -> bool:
+        return self._sums and _SUM.fullmatch(found.identity) is not None
+
+    def _check_sum(self, found: Found, sum: str) -> None:
+        """``sum``: of what came."""
         if f'"{sum}"' == found.identity:
             return
         if _md5(self._stream(found)) != sum:
@@ -146,10 +158,6 @@ class Objects:
 
     def _fetch(self, found: Found, descriptor: int, told: Told) -> memoryview | None:
         """The content, if it came in one piece."""
-        if found.size >= LARGE:
-            with self._large:
-                if self._fetch_ranges(found, descriptor, told):
-                    return None
         at = 0
         piece = None
         for piece in self._stream(found):
@@ -158,8 +166,8 @@ class Objects:
             told(len(piece))
         return piece if piece is not None and len(piece) == at else None
 
-    def _fetch_ranges(self, found: Found, descriptor: int, told: Told) -> bool:
-        """Many at a time. False: the server gives no parts of objects."""
+    def _fetch_ranges(self, found: Found, descriptor: int, told: Told, sum: _Sum | None) -> bool:
+        """Many at a time. False: the server gives no parts of objects, which it tells before it sends anything of them."""
         stopped = threading.Event()
 
         def fetch_one(start: int) -> None:
@@ -180,21 +188,19 @@ class Objects:
                 raise RemoteError(Kind.CHANGED, self.url(found.key))
             put_piece(descriptor, piece, start)
             told(len(piece))
+            if sum is not None:
+                sum.add(start)
 
-        try:
-            fetch_one(0)  # tells whether there are ranges
-        except RemoteError as error:
-            if error.kind is Kind.UNSUPPORTED:
-                return False
-            raise
         with ThreadPoolExecutor(_AT_ONCE, "amfs-ranges") as pool:
-            waiting = [pool.submit(fetch_one, start) for start in range(_PART, found.size, _PART)]
+            waiting = [pool.submit(fetch_one, start) for start in range(0, found.size, _PART)]
             try:
                 for future in waiting:
                     future.result()
-            except BaseException:
+            except BaseException as error:
                 stopped.set()
                 pool.shutdown(wait=True, cancel_futures=True)
+                if isinstance(error, RemoteError) and error.kind is Kind.UNSUPPORTED:
+                    return False
                 raise
         self._check_after(found)
         return True
@@ -257,6 +263,10 @@ class Objects:
             kind = Kind.DENIED
         elif isinstance(error, UnicodeEncodeError):
             kind, words = Kind.UNSUPPORTED, "the name is not UTF-8, and keys of objects are"
+        elif text.startswith("Could not parse path"):
+            kind, words = Kind.UNSUPPORTED, "a key with an empty part, '..' or a control character"
+        elif self._web and "Header missing" in text:
+            kind, words = Kind.UNSUPPORTED, "the server does not tell how long it is; the URL of a directory ends with a slash"
         elif isinstance(error, (exceptions.NotSupportedError, exceptions.InvalidPathError)) or "non-partial response" in text:
             kind, words = Kind.UNSUPPORTED, _first_line(error)
         elif isinstance(error, (FileNotFoundError, exceptions.NotFoundError)) or status == 404:
@@ -270,12 +280,43 @@ class Objects:
         elif "InvalidCertificate" in text:
             kind, words = Kind.UNTRUSTED, TRUST
         elif "HTTP error" in text or "error sending request" in text or "error decoding response body" in text:
-            kind, words = Kind.UNREACHABLE, ""
+            kind, words = Kind.UNREACHABLE, _reason(text)
             if "169.254." in text:  # it looked for the keys of a machine in the cloud
                 kind, words = Kind.DENIED, "no keys were found: in the environment, ~/.aws, or --storage"
         else:
             words = words or code or _first_line(error)
         return RemoteError(kind, self.url(key), words)
+
+
+class _Sum:
+    """The MD5 of a large object, taken while its ranges come, in whatever order they do. The thread that has brought a range takes it and
+    those that follow, while the others fetch."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._descriptor = descriptor
+        self._size = size
+        self._md5 = md5(usedforsecurity=False)
+        self._at = 0  # the first range that was not taken
+        self._there: set[int] = set()
+        self._taking = threading.Lock()
+
+    def add(self, start: int) -> None:
+        """The range that begins there is in the file."""
+        self._there.add(start)
+        # Looked at again without the lock: a range may have been added by a thread that found the lock taken.
+        while self._at in self._there and self._taking.acquire(blocking=False):
+            try:
+                while self._at in self._there:
+                    end = min(self._at + _PART, self._size)
+                    for at in range(self._at, end, _SUMMED):
+                        self._md5.update(os.pread(self._descriptor, min(_SUMMED, end - at), at))
+                    self._at += _PART
+            finally:
+                self._taking.release()
+
+    def value(self) -> str:
+        """When all ranges have been added."""
+        return self._md5.hexdigest()
 
 
 def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
@@ -292,7 +333,10 @@ def _store(scheme: str, place: str, top: str, given: Mapping[str, Any]) -> Any:
     if scheme in ("gs", "az", "abfs", "abfss"):
         return store.from_url(top, config=given.get("options"), client_options=client, retry_config=once)
     config = s3_config(given)
-    client["allow_http"] = config.get("endpoint", "").startswith("http:")
+    endpoint = config.get("endpoint", "")
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise UsageError(f"{top}: the endpoint {endpoint} does not begin with https:// or http://")  # the library panics
+    client["allow_http"] = endpoint.startswith("http:")
     return store.S3Store(place, config=config, client_options=client, retry_config=once)
 
 
@@ -318,6 +362,14 @@ def _found(meta: Mapping[str, Any]) -> Found:
 
 def _is_same(now: Found, then: Found) -> bool:
     return now.size == then.size and now.identity == then.identity
+
+
+def _reason(text: str) -> str:
+    """Why there is no connection: the innermost words in what the library tells of itself."""
+    if "InvalidContentType" in text:
+        return "it does not speak TLS"
+    found = _REASON.findall(text)
+    return str(found[-1]).rpartition(": ")[2] if found else ""
 
 
 def _first_line(error: Exception) -> str:

@@ -17,6 +17,8 @@ from amfs.remote.settings import Settings
 if TYPE_CHECKING:
     from amfs.remote.uploads import UnfinishedFiles, Uploads
 
+_BUCKET = re.compile(r"[A-Za-z0-9._:@-]+")
+_HOST = re.compile(r"[^\s\\]+")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -71,6 +73,8 @@ class Storages:
         if not parts.netloc and parts.scheme not in ("file", "memory", "hdfs"):
             raise UsageError(f"{url}: names no bucket and no host")
         web = parts.scheme in ("http", "https")
+        if parts.scheme in objects.SCHEMES and not (_HOST if web else _BUCKET).fullmatch(parts.netloc):
+            raise UsageError(f"{url}: no {'host' if web else 'bucket'} has such a name")  # the library panics
         by_obstore = parts.scheme in objects.SCHEMES and not (web and (parts.query or url.endswith("/")))
         key = ("objects" if by_obstore else "system", f"{parts.scheme}://{parts.netloc}")
         remote = self._open.get(key)

@@ -21,6 +21,7 @@ class Kind(enum.Enum):
     UNREACHABLE = "cannot be reached"
     UNTRUSTED = "its certificate is not trusted"
     BUSY = "the storage is too busy"
+    PARTLY = "not all of it came there"
     DAMAGED = "what came does not have the sum that the storage tells"
     CHANGED = "changed while it was read"
     UNNOTICED = "a change while it is read could not be noticed"
@@ -35,6 +36,7 @@ _NUMBERS = {
     Kind.UNREACHABLE: errno.EHOSTUNREACH,
     Kind.UNTRUSTED: errno.EACCES,
     Kind.BUSY: errno.EAGAIN,
+    Kind.PARTLY: errno.EIO,
     Kind.DAMAGED: errno.EILSEQ,
     Kind.CHANGED: errno.ESTALE,
     Kind.UNNOTICED: errno.EOPNOTSUPP,
@@ -48,7 +50,7 @@ TRUST = "the setting 'certificate' names a file with that of its authority"
 SILENT_S = 30.0  # without a byte of an answer: the server is given up
 
 #: What may be right a moment later.
-TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY, Kind.DAMAGED))
+TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY, Kind.PARTLY, Kind.DAMAGED))
 
 
 class RemoteError(OSError):
@@ -57,6 +59,7 @@ class RemoteError(OSError):
     def __init__(self, kind: Kind, url: str, words: str = "") -> None:
         super().__init__(_NUMBERS[kind], f"{kind.value}: {words}" if words else kind.value, url)
         self.kind = kind
+        self.words = words
 
 
 class Found(NamedTuple):

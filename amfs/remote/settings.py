@@ -122,6 +122,8 @@ def s3_config(given: Mapping[str, Any]) -> dict[str, Any]:
         ("session_token", "AWS_SESSION_TOKEN", "aws_session_token"),
     ):
         value = given.get(name) or environment.get(variable) or profile.get(entry)
+        if name == "session_token" and "access_key_id" in given:
+            value = given.get(name)  # another one's would be that of other keys
         if value:
             config[name] = value
     config.setdefault("region", os.environ.get("AWS_DEFAULT_REGION", "us-east-1"))

@@ -33,6 +33,7 @@ _CONNECT_S = 10.0
 _REQUEST, _REQUESTS_AHEAD = 32 << 10, 256  # bytes of one of sftp, and how many are under way
 _IDENTITIES = ("ETag", "etag", "e_tag", "md5Hash", "md5", "checksum", "sha256", "generation", "version")
 _TIMES = ("mtime", "modified", "modificationTime", "LastModified", "last_modified", "updated")
+_NUMBERED = re.compile(r"^\[Errno [^]]*\] ")
 _UNREACHABLE = ("connect", "timed out", "timeout", "unreachable", "name or service", "resolution", "socket is closed", "eoferror")
 _DENIED = ("permission", "denied", "forbidden", "unauthorized", "credential", "authenti")
 
@@ -197,11 +198,11 @@ class System:
         above = key.rpartition("/")[0]
         renames = self._scheme in _RENAMING
         if renames and above:
-            self._do(key, lambda: self._system.makedirs(above, exist_ok=True))
+            self._into(key, lambda: self._system.makedirs(above, exist_ok=True))
         self._remove_left()
         place = f"{above}/.amfs-{os.urandom(6).hex()}-{cut(key).rpartition('/')[2]}" if renames else key
         how: dict[str, Any] = {"block_size": _BLOCK} if renames else {"block_size": _BLOCK, "autocommit": False}
-        file = self._do(key, lambda: self._system.open(place, "wb", **how))
+        file = self._into(key, lambda: self._system.open(place, "wb", **how))
         if not renames and not (hasattr(file, "commit") and hasattr(file, "discard")):
             raise RemoteError(Kind.UNSUPPORTED, self.url(key), "its library shows a file before it is whole")
         if self._scheme in _SSH:
@@ -219,12 +220,21 @@ class System:
                 return self.stat(key)
             written = self.stat(place)
             if written.size != size:
-                raise RemoteError(Kind.UNREACHABLE, self.url(key), f"{written.size} of {size} bytes came there")
+                raise RemoteError(Kind.PARTLY, self.url(key), f"{written.size} of {size} bytes; is there room?")
             self._do(key, lambda: self._rename(place, key))
         except BaseException:
             self._give_up(file, place if renames else "")
             raise
         return written._replace(key=key)
+
+    def _into(self, key: str, act: Callable[[], Any]) -> Any:
+        """What is missing is its directory."""
+        try:
+            return self._do(key, act)
+        except RemoteError as error:
+            if error.kind is not Kind.MISSING:
+                raise
+            raise RemoteError(Kind.OTHER, self.url(key), "its directory cannot be made") from None
 
     def _rename(self, place: str, key: str) -> None:
         if self._scheme.lower() == "webhdfs":  # whose rename replaces nothing unless it is told to
@@ -323,7 +333,7 @@ def _nanoseconds(when: Any) -> int:
 
 
 def _error(error: Exception, url: str) -> RemoteError:
-    text = str(error).strip().partition("\n")[0]
+    text = _NUMBERED.sub("", str(error).strip().partition("\n")[0])
     status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
     words = f"{text} {type(error).__name__}".lower()
     if isinstance(error, FileNotFoundError) or status == 404:
@@ -336,6 +346,10 @@ def _error(error: Exception, url: str) -> RemoteError:
         return RemoteError(Kind.BUSY, url, f"status {status}")
     if isinstance(error, PermissionError) or status in (401, 403) or any(word in words for word in _DENIED):
         return RemoteError(Kind.DENIED, url, text)
+    if isinstance(error, UnicodeEncodeError):
+        return RemoteError(Kind.UNSUPPORTED, url, "the name is not UTF-8")
+    if text == "Failure":  # of sftp's server, which knows no other word for most faults
+        text = "the server does not say why; is there room, and may files be written there?"
     if isinstance(error, NotImplementedError):
         return RemoteError(Kind.UNSUPPORTED, url)
     return RemoteError(Kind.OTHER, url, text or type(error).__name__)

@@ -77,7 +77,7 @@ class Transfers:
             if self._given_up:
                 raise RemoteError(Kind.OTHER, "", "interrupted")
             if self._gone is not None and time.monotonic() < self._gone[1]:
-                raise GoneError(self._gone[0].kind, str(self._gone[0].filename))
+                raise GoneError(self._gone[0].kind, str(self._gone[0].filename), self._gone[0].words)
             try:
                 with self._window:
                     value = act()
@@ -85,7 +85,7 @@ class Transfers:
                 if error.kind not in TRANSIENT or not left:
                     if error.kind is Kind.UNREACHABLE:
                         self._gone = error, time.monotonic() + GONE_S
-                        raise GoneError(error.kind, str(error.filename)) from None
+                        raise GoneError(error.kind, str(error.filename), error.words) from None
                     raise
                 self._window.refused()
             else:

@@ -131,6 +131,20 @@ static PyObject *native_xxh3(PyObject *module, PyObject *data) {
     return PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
 }
 
+static PyObject *native_digest_of_content(PyObject *module, PyObject *data) {
+    struct digests_run run;
+    uint8_t digest[XXH3_BYTES];
+    Py_buffer view;
+
+    (void)module;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) != 0) return NULL;
+    digests_begin(&run);
+    WITHOUT_GIL(digests_add(&run, view.buf, (size_t)view.len));
+    digests_end(&run, digest);
+    PyBuffer_Release(&view);
+    return PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
+}
+
 static PyObject *native_check_file(PyObject *module, PyObject *args) {
     struct stat found;
     int fd, verdict = DIGESTS_UNKNOWN;
@@ -171,6 +185,8 @@ static PyMethodDef functions[] = {
     {"watched", native_watched, METH_O,
      "watched(longer_than_ms, /)\n--\n\n(what, number, milliseconds) that threads of C are at for longer."},
     {"xxh3", native_xxh3, METH_O, "xxh3(data, /)\n--\n\nXXH3 with 128 bits."},
+    {"digest_of_content", native_digest_of_content, METH_O,
+     "digest_of_content(data, /)\n--\n\nBy which this process knows a finished file of that content."},
     {"check_file", native_check_file, METH_VARARGS, "check_file(fd, /)\n--\n\n0: no digest is known, 1: it has it, 2: it is damaged."},
     {"digest_later", native_digest_later, METH_O, "digest_later(path, /)\n--\n\nTake the digest of a finished file in the background."},
     {"forget_digest", native_forget_digest, METH_VARARGS, "forget_digest(device, inode, /)\n--\n\nThe file has gone."},

@@ -29,10 +29,8 @@ from amfs.net.records import SessionRecord, load
 from chaos.stores import STORES, Directory, NotHere, Store, sha_of_file
 
 NODES = 3
-OBJECTS = 40  # of the loads and dumps that are disturbed
 MIDDLE = 24 << 20  # bytes of one of them, which goes in parts
 END_S = 600.0
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 HOWS = ("SIGINT", "SIGTERM", "SIGKILL")
 Digests = dict[str, str]
 
@@ -43,9 +41,10 @@ def content(key: str, version: int, size: int) -> bytes:
     return (block * (size // len(block) + 1))[:size] if block else b""
 
 
-def objects_of(version: int, tag: str) -> dict[str, bytes]:
-    sizes = {f"{tag}/{number:02}": 1 + number * 997 for number in range(OBJECTS)} | {f"{tag}/middle": MIDDLE}
-    return {key: content(key, version, size) for key, size in sizes.items()}
+def objects_of(version: int, tag: str, count: int) -> dict[str, bytes]:
+    sizes = {f"{tag}/{number:02}": 1 + number * 997 for number in range(count)} | {f"{tag}/middle": MIDDLE}
+    made = {key: content(key, version, size) for key, size in sizes.items()}
+    return made | {f"{tag}/zeros": bytes(100_000) + content("zeros", version, 8)}  # digests count runs of zeros
 
 
 def sha(data: bytes) -> str:
@@ -102,6 +101,8 @@ class Soak:
         self.findings: list[str] = []
         self.checked = 0  # objects
         self.chosen: list[str] = []  # of the ways to kill; empty: all
+        self.hows: list[str] = []  # of the signals; empty: all
+        self.objects = 40  # small ones of the loads and dumps that are disturbed
 
     def find(self, words: str) -> None:
         self.findings.append(words)
@@ -252,7 +253,7 @@ class Soak:
         """The command that brings this version to where the one before is, and what must be there when it has ended."""
         if way.endswith(" of one"):
             return self._prepared_one(way, version)
-        new = objects_of(version, "in")
+        new = objects_of(version, "in", self.objects)
         if way == "run":
             return self._prepared_run(new, version)
         if way == "load":
@@ -332,8 +333,8 @@ class Soak:
     def kills(self, repeats: int) -> None:
         for way in self.ways_to_kill():
             usual, old = self.usual_s(way)
-            for how, number in zip(HOWS, SIGNALS, strict=True):
-                early = 0
+            for how in self.hows or HOWS:
+                number, early = signal.Signals[how], 0
                 for repeat in range(repeats):
                     version = self.chance.randrange(1, 1 << 30)
                     what = f"{way}, {how} {repeat}"
@@ -369,7 +370,7 @@ class Soak:
                 if self.store.forgets:
                     old = {}
                     if way == "load":
-                        self.store.put_all(objects_of(0, "in"))  # others than were promised
+                        self.store.put_all(objects_of(0, "in", self.objects))  # others than were promised
                         process.communicate(timeout=END_S)
                         command, new = self.prepared(way, self.chance.randrange(1, 1 << 30))
                         self.complete(way, command, new, what)
@@ -447,6 +448,8 @@ def main() -> int:
     parser.add_argument("--large", type=int, default=2048, metavar="MIB", help="of one more object (default 2048; 0: none)")
     parser.add_argument("--kills", type=int, default=20, help="of a command by each signal, and of a node, for each of load and dump")
     parser.add_argument("--ways", default="", help="what is killed: load, dump, 'load of one', 'dump of one', run (default: all)")
+    parser.add_argument("--signals", default="", help="by which commands are killed: SIGINT, SIGTERM, SIGKILL (default: all)")
+    parser.add_argument("--objects", type=int, default=40, help="small ones of each disturbed load and dump (default 40)")
     parser.add_argument("--outages", type=int, default=5, help="of the server, likewise")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -458,6 +461,8 @@ def main() -> int:
             with opened(name, random.Random(f"{options.seed} {name}")) as soak:
                 only = options.only.split(",")
                 soak.chosen = options.ways.split(",") if options.ways else []
+                soak.hows = options.signals.split(",") if options.signals else []
+                soak.objects = options.objects
                 if "whole" in only:
                     soak.whole(options.small, options.large)
                 if "names" in only:

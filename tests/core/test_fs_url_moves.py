@@ -8,7 +8,7 @@ import pytest
 from fs_cluster import Cluster
 
 from amfs.fs.vfs.calls import Sleep
-from amfs.fs.vfs.url_moves import GATHER, GATHER_S, SILENT_S
+from amfs.fs.vfs.url_moves import GATHER, GATHER_S, LOOK_S, SILENT_S
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
 from amfs.vocabulary.url_moves import DIGEST, Secret, UrlEnd, UrlFile, UrlsMoved
@@ -48,6 +48,15 @@ def test_a_call_that_is_repeated_begins_nothing_again_and_loses_no_end(seed: int
     assert sorted(each for each in moves.begun if isinstance(each, int)) == [1, 2, 3]
     assert moves.ask(heard=3, over=True) == UrlsMoved(True, [], 0)
     assert [type(each) for each in moves.begun if not isinstance(each, int)] == [w.OpenStorages, w.CloseStorages]
+
+
+def test_the_end_of_one_small_file_is_told_soon_and_a_long_wait_looks_seldom() -> None:
+    node = Cluster(1, 1).nodes[0]
+    node.serve(w.OpenStorages.by(lambda order: None), w.CountMoved.by(lambda order: 7))
+    answering = node.fs.calls._handlers[p.MoveUrls](0, p.MoveUrls("move", DIGEST, SECRET, (UrlFile(0, 0, "key"),), 0, False, 0, 0))
+    pauses = [next(answering)] + [answering.send(None) for _ in range(9)]
+    assert all(isinstance(pause, Sleep) for pause in pauses)
+    assert pauses[0].seconds <= 0.001 and sum(pause.seconds for pause in pauses[:4]) < 0.02 and pauses[-1].seconds == LOOK_S
 
 
 @pytest.mark.parametrize("seed", range(3))

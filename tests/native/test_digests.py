@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import until
 
-from amfs._native import Copier, Io, check_file, xxh3
+from amfs._native import Copier, Io, check_file, digest_of_content, xxh3
 
 UNKNOWN, FINE, DAMAGED = range(3)
 SIZE = 1_000_003
@@ -79,6 +79,18 @@ def test_a_copy_has_the_digest_of_what_it_was_made_of(nodes: Nodes) -> None:
     nodes.io[2].fetch(6, ino, 0, SIZE)
     assert nodes.done(2)[4] == 0
     assert nodes.read(2, ino, LOCAL, SIZE) == data
+
+
+@pytest.mark.parametrize("zeros", ["", "all", "first", "last", "middle", "short"])
+def test_the_digest_of_content_is_that_of_a_file_which_has_it(nodes: Nodes, zeros: str) -> None:
+    """Zeros that a file has are known by their number."""
+    data, block = bytearray(content(4 << 16)), bytes(1 << 16)
+    if zeros:
+        at = {"all": 0, "first": 0, "last": 3 << 16, "middle": 1 << 16, "short": (1 << 16) + 1}[zeros]
+        data[at:] = bytes(len(data)) if zeros == "all" else block + data[at + len(block) :]
+    ino = nodes.write(0, bytes(data))
+    assert nodes.io[0].part_digest(ino) == digest_of_content(data)
+    assert (digest_of_content(data) == xxh3(data)) == (zeros in ("", "short"))
 
 
 def test_what_is_written_again_is_not_damaged(nodes: Nodes) -> None:

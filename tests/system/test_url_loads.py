@@ -248,6 +248,67 @@ def test_a_large_object_comes_from_a_server_without_ranges(tmp_path: Path) -> No
             server.shutdown()
 
 
+class Ranges(http.server.BaseHTTPRequestHandler):
+    """S3 with one large object, in ranges. It answers each range only when another one is asked for, too; and the first byte that it sends
+    is another one ``damaged`` times."""
+
+    content = os.urandom(1 << 20) * 80
+    damaged = 0
+    pairs = threading.Barrier(2, timeout=END_S)
+    protocol_version = "HTTP/1.1"
+
+    def tell(self, status: int, size: int, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        tag = hashlib.md5(self.content).hexdigest()
+        for name, value in (("ETag", f'"{tag}"'), ("Content-Length", str(size)), *headers):
+            self.send_header(name, value)
+        self.send_header("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+        self.end_headers()
+
+    def do_HEAD(self) -> None:
+        self.tell(200, len(self.content))
+
+    def do_GET(self) -> None:
+        if "Range" not in self.headers:
+            self.do_HEAD()
+            self.wfile.write(self.content)
+            return
+        first, last = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
+        self.pairs.wait()
+        piece = bytearray(self.content[first : last + 1])
+        if not first and self.damaged:
+            type(self).damaged -= 1
+            piece[0] ^= 1
+        self.tell(206, len(piece), ("Content-Range", f"bytes {first}-{last}/{len(self.content)}"))
+        self.wfile.write(piece)
+
+    def log_message(self, *about: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_all_ranges_come_at_the_same_time_and_are_summed_in_their_order(damaged: int, tmp_path: Path) -> None:
+    handler = type("Handler", (Ranges,), {"damaged": damaged})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, pytest.MonkeyPatch.context() as patch:
+        threading.Thread(target=server.serve_forever).start()
+        patch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_address[1]}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "k")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        again: list[str] = []
+        take = objects._md5
+        patch.setattr(objects, "_md5", lambda pieces: again.append(take(pieces)) or again[-1])  # type: ignore[func-returns-value]
+        try:
+            if damaged:
+                with pytest.raises(RemoteError) as told:
+                    fetched("s3://sums/large", tmp_path)
+                assert told.value.kind is Kind.DAMAGED
+            else:
+                assert fetched("s3://sums/large", tmp_path) == Ranges.content
+                assert not again  # nothing was read after all had come
+        finally:
+            server.shutdown()
+
+
 class Bucket(http.server.BaseHTTPRequestHandler):
     """S3 with one object, whose bytes are damaged on their way for the first ``damaged`` times."""
 

@@ -95,6 +95,14 @@ def test_what_is_there_already_is_left(s3: S3, files: Files) -> None:
     assert s3.content("again", "out/5") == b"other"
 
 
+@pytest.mark.parametrize("data", [bytes(1 << 20), bytes(100_000), b"x" + bytes(3 << 16) + b"x", b"x" * 100_000])
+def test_files_with_zeros_go_as_others(s3: S3, files: Files, data: bytes) -> None:
+    s3.put("zeros", {})
+    files.write_bytes("/zeros", data)
+    fine("dump", "amfs:/zeros", "s3://zeros/out")
+    assert s3.content("zeros", "out") == data
+
+
 def test_large_objects_come_and_go_in_pieces(s3: S3, files: Files) -> None:
     content = os.urandom(1 << 20) * 70
     s3.put("large", {"in": content})
@@ -141,8 +149,13 @@ def test_what_people_must_change_is_said_in_one_line(s3: S3, files: Files, tmp_p
     refused(2, "Protocol not known: nosuch", "load", "nosuch://x/y", "amfs:/x")
     refused(2, "no such file of storage settings", "load", "--storage", str(tmp_path / "none"), "s3://there/key", "amfs:/x")
     empty = f"http://127.0.0.1:{free_port()}"
-    refused(2, "cannot be reached", "load", "s3://there/key", "amfs:/x", AWS_ENDPOINT_URL=empty)
-    refused(2, "cannot be reached", "load", f"{empty}/x", "amfs:/x")
+    refused(2, "cannot be reached: Connection refused", "load", "s3://there/key", "amfs:/x", AWS_ENDPOINT_URL=empty)
+    refused(2, "cannot be reached: Connection refused", "load", f"{empty}/x", "amfs:/x")
+    refused(2, "cannot be reached: it does not speak TLS", "load", s3.endpoint.replace("http:", "https:") + "/x", "amfs:/x")
+    for url in ("s3://the re/key", "http://the re/key"):
+        refused(2, "has such a name", "load", url, "amfs:/x")
+    refused(2, "does not begin with https:// or http://", "ls", "s3://there/", AWS_ENDPOINT_URL=s3.endpoint.partition("//")[2])
+    refused(2, "a key with an empty part, '..' or a control character", "load", "s3://there/a/../key", "amfs:/x")
 
 
 def test_settings_say_how_each_storage_is_reached(s3: S3, files: Files, tmp_path: Path) -> None:
@@ -191,6 +204,11 @@ def test_a_web_server_gives_files_and_directories_under_their_names(web: Web, fi
         name: name.encode() for name in ("plain", "with space", "a+b", "ü")
     }
     refused(2, "writes to no web server", "dump", "amfs:/web/one", f"{web.url}/plain")
+
+
+def test_the_directory_of_a_web_server_ends_with_a_slash(web: Web) -> None:
+    (web.root / "slash").mkdir()
+    refused(2, "the URL of a directory ends with a slash", "load", f"{web.url}/slash", "amfs:/x")
 
 
 def test_a_name_that_is_no_utf_8_stays_the_name_that_it_is() -> None:
@@ -306,6 +324,32 @@ def test_sftp_keeps_the_old_file_until_the_new_one_is_whole(files: Files, tmp_pa
         assert (tmp_path / "data" / "plain").read_bytes() == b"after"
         refused(2, "permission denied", "load", url, "amfs:/x", HOME=str(tmp_path))
     finally:
+        server.server.kill()
+
+
+def test_a_dump_to_sftp_says_why_it_fails(files: Files, tmp_path: Path) -> None:
+    server, data = Sftp(tmp_path), tmp_path / "data"
+    data.mkdir()
+    mounted = os.geteuid() == 0 and subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", data], check=False).returncode == 0
+    try:
+        settings = tmp_path / "storage.toml"
+        settings.write_text(f'["{server.host}/"]\noptions = {{ key_filename = "{server.key}" }}\n')
+        (data / "file").write_bytes(b"old")
+        files.makedirs("/why/below")
+        files.write_bytes("/why/below/file", b"new")
+        files.write_bytes("/why/large", bytes(2 << 20))
+        files.write_bytes(b"/why/\xff", b"new")
+        for way in ("nodes", "client"):
+            given = ("dump", "--by", way, "--storage", str(settings))
+            for target in ("file", "file/x"):
+                refused(1, "its directory cannot be made", *given, "amfs:/why/below", f"{server.host}{data}/{target}")
+            refused(1, "the name is not UTF-8", *given, b"amfs:/why/\xff".decode(errors="surrogateescape"), f"{server.host}{data}/")
+            if mounted:
+                refused(1, "not all of it came there", *given, "amfs:/why/large", f"{server.host}{data}/")
+            assert [(path.name, path.read_bytes()) for path in data.iterdir()] == [("file", b"old")]
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", data], check=True)
         server.server.kill()
 
 

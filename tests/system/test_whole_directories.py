@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,18 @@ def test_what_is_loaded_and_dumped_again_is_the_same(files: Files, tmp_path: Pat
     assert subprocess.run(["diff", "-r", tmp_path / "src", tmp_path / "out"], check=False).returncode == 0
     assert not [name for _, _, names in os.walk(tmp_path) for name in names if name.startswith(".amfs-")], "nothing half-written is left"
     assert sorted(os.fsdecode(entry.name) for entry in files.scandir("/dst")) == ["a", "b c", "below", "hollow"]
+
+
+def test_a_dump_leaves_out_what_a_load_has_not_finished(files: Files, tmp_path: Path) -> None:
+    """A load that is killed is ended by the nodes, and may be under way when somebody looks."""
+    names = [f".amfs-load-{'0123456789abcdef'}-1-2f", ".amfs-load-0-3", os.fsdecode(files.beside("/half/x")).rpartition("/")[2]]
+    files.makedirs("/half/below")
+    files.write_bytes("/half/below/.amfs-of-mine", b"mine")
+    with ExitStack() as writing:
+        for name in names:
+            writing.enter_context(files.open(f"/half/below/{name}", "wb")).write(b"half")
+        assert dump(files, "/half", str(tmp_path / "out")).ok
+    assert os.listdir(tmp_path / "out" / "below") == [".amfs-of-mine"]
 
 
 def test_patterns_names_and_urls(files: Files, tmp_path: Path) -> None:

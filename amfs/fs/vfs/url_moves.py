@@ -26,7 +26,7 @@ from amfs.vocabulary.attr import LOST, WHOLE, Attr
 from amfs.vocabulary.url_moves import DIGEST, LOAD, NUMBER, UrlEnd, UrlFile, UrlsMoved
 
 ANSWER_S = 1.0  # for which an answer waits for something to tell
-LOOK_S = 0.02
+LOOK_FIRST_S, LOOK_S = 0.001, 0.01  # between looks for ends: twice as long each time, as one small file takes a few milliseconds
 GATHER, GATHER_S = 64, 0.1  # so many ends are told together, if they come in that time
 SILENT_S = 60.0  # after which the client counts as dead
 FILES_MAX = 1024  # of one call
@@ -86,11 +86,12 @@ class UrlMoves:
                 self._calls.spawn(self._do(move, file, call.uid, call.gid))
         del move.ends[: max(0, call.heard - move.forgotten)]
         move.forgotten = max(move.forgotten, call.heard)
-        until, gathers = self._calls.now + ANSWER_S, False
+        until, gathers, pause = self._calls.now + ANSWER_S, False, LOOK_FIRST_S
         while len(move.ends) < GATHER and move.under_way and not move.over and self._calls.now < until:
             if move.ends and not gathers:
                 until, gathers = self._calls.now + GATHER_S, True
-            yield Sleep(LOOK_S)
+            yield Sleep(pause)
+            pause = min(2 * pause, LOOK_S)
         moved = yield from work(w.CountMoved(move.name))
         return UrlsMoved(True, move.ends[:FILES_MAX], moved)
 
