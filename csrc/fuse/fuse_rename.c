@@ -3,6 +3,8 @@
  * backups know of the one before. So whoever dies, the file has a name, and the record counts no name too few. The file that the new name was of counts a link
  * less in the end, as when it is unlinked (fuse_uncount.c).
  *
+ * Third nodes that know the name or the file forget both before it begins, as when it is unlinked; but they may use the file.
+ *
  * What a shard refuses when this has begun is ended by the poll loop: it takes the first step back, or does the last. */
 #include "common/bytes.h"
 #include "fuse_internal.h"
@@ -22,6 +24,8 @@ struct renaming {
     uint64_t unique;
     int32_t old_owner, new_owner; /* of the names, as the table said; if it has changed since they refuse */
     struct fuse_renaming what;
+    size_t spared; /* nodes that have forgotten the old name and the file */
+    uint8_t value[PEER_META_RENAME_BYTES + META_SPARED_MAX * PEER_META_SPARED_BYTES]; /* the owner of the lock, then those nodes */
     char names[]; /* the old one, the new one */
 };
 
@@ -158,8 +162,40 @@ static void insert_or_leave(struct renaming *it) {
 
 /* ── the beginning ── */
 
+/* Nothing was done. */
+static void give_way(struct renaming *it) {
+    fuse_slow_again(it->mount, it->unique);
+    free(it);
+}
+
+static void spared(struct peer_meta_call *call, const struct peer_meta_answer *answer);
+
+/* The owner of the old name says that this node must forget it first. False: it is not being asked. */
+static bool spare(struct renaming *it, int32_t third, uint64_t stamp, uint64_t ino) {
+    uint8_t *to = it->value + PEER_META_RENAME_BYTES + it->spared * PEER_META_SPARED_BYTES, dir[PEER_META_CURSOR_BYTES];
+    if (it->spared == META_SPARED_MAX) return false;
+    it->spared++;
+    put_le(to, (uint32_t)third, 4);
+    put_le(to + 4, stamp, 8);
+    put_le(dir, it->what.dir, sizeof dir);
+    return ask(it, third,
+               &(struct peer_meta_question){.op = PEER_META_SPARE,
+                                            .flags = PEER_META_USED,
+                                            .ino = ino,
+                                            .name = it->what.name,
+                                            .name_length = it->what.length,
+                                            .value = dir,
+                                            .value_length = sizeof dir},
+               spared);
+}
+
 static void began(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
     struct renaming *it = (struct renaming *)(void *)call;
+    if (answer->error == 0 && (answer->flags & PEER_META_THIRD) != 0) {
+        bool told = answer->count >= PEER_META_THIRD_BYTES;
+        if (!told || !spare(it, answer->holder, get_le(answer->bytes, 8), get_le(answer->bytes + 8, 8))) give_way(it);
+        return;
+    }
     it->what.ino = answer->attr.ino;
     it->what.type = answer->attr.mode & S_IFMT;
     if (answer->error == 0) {
@@ -167,8 +203,7 @@ static void began(struct peer_meta_call *call, const struct peer_meta_answer *an
     } else if (answer->error == PEER_META_LOST) {
         leave(it, UNKNOWN);
     } else {
-        fuse_slow_again(it->mount, it->unique);
-        free(it);
+        give_way(it);
     }
 }
 
@@ -176,6 +211,56 @@ static void begun_here(struct peer_meta_held *held, int error) {
     struct renaming *it = renaming_of(held);
     if (error == 0) insert_or_leave(it);
     else leave(it, NOT_MADE);
+}
+
+/* The old name, and its record, are here. 0: it has begun; else nothing was done. */
+static int begin_here(struct renaming *it, struct meta_unlinked *how) {
+    struct fuse_renaming *what = &it->what;
+    struct meta *meta = it->mount->node->meta;
+    struct meta_spares spares;
+    struct meta_attr attr;
+    peer_meta_read_spares(it->value + PEER_META_RENAME_BYTES, it->spared * PEER_META_SPARED_BYTES, &spares);
+    int32_t id = it->mount->node->id;
+    int error = meta_rename_begin_for(meta, what->dir, what->name, what->length, what->owner, id, &spares, &attr, how);
+    if (error != 0) return error;
+    what->ino = attr.ino;
+    what->type = attr.mode & S_IFMT;
+    return 0;
+}
+
+/* False: it is not being asked. */
+static bool ask_to_begin(struct renaming *it) {
+    return ask(it, it->old_owner,
+               &(struct peer_meta_question){.op = PEER_META_RENAME,
+                                            .ino = it->what.dir,
+                                            .name = it->what.name,
+                                            .name_length = it->what.length,
+                                            .value = it->value,
+                                            .value_length = PEER_META_RENAME_BYTES + it->spared * PEER_META_SPARED_BYTES},
+               began);
+}
+
+static void spared(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
+    struct renaming *it = (struct renaming *)(void *)call;
+    struct meta_unlinked how = {.third = -1};
+    bool here = it->old_owner == it->mount->node->id;
+    int error = answer->error != 0 ? META_BUSY : here ? begin_here(it, &how) : ask_to_begin(it) ? 0 : META_BUSY;
+    if (error != 0 && (how.third < 0 || !spare(it, how.third, how.stamp, how.ino))) give_way(it);
+    else if (error == 0 && here && !await_backups(it, begun_here)) insert_or_leave(it);
+}
+
+/* With the lock of what waits held: the request cannot be answered yet. False: the poll loop is to do what is left of it. */
+static bool start(struct renaming *it, struct amfs_fuse_request *request) {
+    const struct fuse_renaming *what = &it->what;
+    struct node *node = it->mount->node;
+    struct meta_unlinked how = {.third = -1};
+    if (it->old_owner != node->id) return ask_to_begin(it);
+    if (it->new_owner == node->id) /* nobody else's name: there is another reason why the shard has not done it at once */
+        return meta_rename_asks(node->meta, what->dir, what->name, what->length, &how) && spare(it, how.third, how.stamp, how.ino);
+    if (begin_here(it, &how) != 0) return how.third >= 0 && spare(it, how.third, how.stamp, how.ino);
+    if (await_backups(it, begun_here) || insert(it)) return true;
+    fuse_put_renaming(request, what);
+    return false;
 }
 
 bool fuse_rename(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
@@ -204,21 +289,8 @@ bool fuse_rename(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     memcpy(it->names + length, request->value, to_length);
     it->old_owner = owner_of(node, dir, request->name, length);
     it->new_owner = owner_of(node, to_dir, request->value, to_length);
-    bool here = it->old_owner == node->id;
-    uint8_t value[PEER_META_RENAME_BYTES];
-    put_le(value, owner, sizeof value);
-    struct peer_meta_question question = {
-        .op = PEER_META_RENAME, .ino = dir, .name = it->what.name, .name_length = length, .value = value, .value_length = sizeof value};
-    bool begins = it->old_owner >= 0 && it->new_owner >= 0 && (!here || it->new_owner != node->id) &&
-                  (here ? meta_rename_begin_for(node->meta, dir, request->name, length, owner, node->id, &attr) == 0
-                        : ask(it, it->old_owner, &question, began));
-    if (begins && !here) return true;
-    if (begins) {
-        it->what.ino = attr.ino;
-        it->what.type = attr.mode & S_IFMT;
-        if (await_backups(it, begun_here) || insert(it)) return true;
-        fuse_put_renaming(request, &it->what);
-    }
+    put_le(it->value, owner, PEER_META_RENAME_BYTES);
+    if (it->old_owner >= 0 && it->new_owner >= 0 && start(it, request)) return true;
     free(it);
     return false;
 }

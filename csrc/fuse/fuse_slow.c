@@ -114,19 +114,25 @@ void fuse_slow_add(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     if (first) fuse_wake_loop(mount);
 }
 
-void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique) {
+/* A request that waits is the poll loop's from now on, as `put` makes it of `what`. False: nobody waits any more. */
+static bool hand_over(struct amfs_fuse *mount, uint64_t unique, void (*put)(struct amfs_fuse_request *request, const void *what),
+                      const void *what) {
     pthread_mutex_lock(&mount->slow_lock);
     bool first = mount->queue == NULL;
     struct amfs_fuse_request *request = *fuse_slow_pending_at(mount, unique);
     if (request != NULL) {
+        if (put != NULL) put(request, what);
         request->direct = false;
         append(mount, request);
     }
     pthread_mutex_unlock(&mount->slow_lock);
-    if (request == NULL) return;
+    if (request == NULL) return false;
     atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
     if (first) fuse_wake_loop(mount);
+    return true;
 }
+
+void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique) { hand_over(mount, unique, NULL, NULL); }
 
 /* What wants no answer. NULL, which is out of memory, is not told. */
 static void tell(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
@@ -141,32 +147,25 @@ static void tell(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     if (first) fuse_wake_loop(mount);
 }
 
+static void put_unnamed(struct amfs_fuse_request *request, const void *context) {
+    const struct fuse_unnamed *what = context;
+    request->op = FUSE_OP_UNNAMED;
+    request->other = what->ino;
+}
+
 /* It is done even if nobody waits any more: else the record would count a name too many for ever. */
 void fuse_slow_uncount(struct amfs_fuse *mount, uint64_t unique, const struct fuse_unnamed *what) {
-    pthread_mutex_lock(&mount->slow_lock);
-    struct amfs_fuse_request *request = *fuse_slow_pending_at(mount, unique);
-    bool first = mount->queue == NULL, waits = request != NULL;
-    if (waits) {
-        request->op = FUSE_OP_UNNAMED;
-        request->other = what->ino;
-        request->direct = false;
-        append(mount, request);
-    }
-    pthread_mutex_unlock(&mount->slow_lock);
-    if (waits) {
-        atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
-        if (first) fuse_wake_loop(mount);
-        return;
-    }
-    request = make(FUSE_OP_UNNAMED, what->name, what->length, NULL, 0);
+    if (hand_over(mount, unique, put_unnamed, what)) return;
+    struct amfs_fuse_request *request = make(FUSE_OP_UNNAMED, what->name, what->length, NULL, 0);
     if (request != NULL) {
         request->ino = what->dir;
-        request->other = what->ino;
+        put_unnamed(request, what);
     }
     tell(mount, request);
 }
 
-void fuse_put_renaming(struct amfs_fuse_request *request, const struct fuse_renaming *what) {
+static void put_renaming(struct amfs_fuse_request *request, const void *context) {
+    const struct fuse_renaming *what = context;
     request->op = FUSE_OP_RENAMING;
     request->ino = what->dir;
     request->other = what->to_dir;
@@ -179,23 +178,13 @@ void fuse_put_renaming(struct amfs_fuse_request *request, const struct fuse_rena
     request->direct = false;
 }
 
+void fuse_put_renaming(struct amfs_fuse_request *request, const struct fuse_renaming *what) { put_renaming(request, what); }
+
 /* As fuse_slow_uncount: it is done even if nobody waits any more. */
 void fuse_slow_rename(struct amfs_fuse *mount, uint64_t unique, const struct fuse_renaming *what) {
-    pthread_mutex_lock(&mount->slow_lock);
-    struct amfs_fuse_request *request = *fuse_slow_pending_at(mount, unique);
-    bool first = mount->queue == NULL, waits = request != NULL;
-    if (waits) {
-        fuse_put_renaming(request, what);
-        append(mount, request);
-    }
-    pthread_mutex_unlock(&mount->slow_lock);
-    if (waits) {
-        atomic_fetch_add_explicit(&mount->slow, 1, memory_order_relaxed);
-        if (first) fuse_wake_loop(mount);
-        return;
-    }
-    request = make(FUSE_OP_RENAMING, what->name, what->length, what->to_name, what->to_length);
-    if (request != NULL) fuse_put_renaming(request, what);
+    if (hand_over(mount, unique, put_renaming, what)) return;
+    struct amfs_fuse_request *request = make(FUSE_OP_RENAMING, what->name, what->length, what->to_name, what->to_length);
+    if (request != NULL) put_renaming(request, what);
     tell(mount, request);
 }
 

@@ -100,11 +100,10 @@ static int count_here(struct amfs_fuse *mount, uint64_t unique, const struct fus
                       struct meta_unlinked *how) {
     struct node *node = mount->node;
     struct meta_attr attr;
-    struct meta_spares spares = {.count = it == NULL ? 0 : it->count};
+    struct meta_spares spares = {.count = 0};
     bool named = it != NULL && it->named;
     int64_t now = fuse_now_of(node);
-    for (size_t i = 0; i < spares.count; i++)
-        spares.each[i] = (struct meta_spared){it->nodes[i], get_le(it->value + i * PEER_META_SPARED_BYTES + 4, 8)};
+    if (it != NULL) peer_meta_read_spares(it->value, it->count * PEER_META_SPARED_BYTES, &spares);
     if (meta_getattr(node->meta, what->ino, node->id, &attr) == 0 && S_ISREG(attr.mode) && attr.nlink <= 1)
         fuse_inode_hold(mount, what->ino);
     int error = named ? meta_unlink_for(node->meta, what->dir, what->name, what->length, now, node->id, false, &spares, &attr, how)

@@ -285,9 +285,12 @@ int meta_unname_for(struct meta *meta, uint64_t dir, const char *name, size_t le
 int meta_uncount_for(struct meta *meta, uint64_t ino, int64_t now, int32_t asker, bool used, const struct meta_spares *spares,
                      struct meta_attr *left, struct meta_unlinked *how);
 /* Renaming a file, its old name and its record here, in steps (fsmeta_rename.c). `owner`: of the lock on the old name, with META_LOCK_ENDS: it is not
- * unlocked if a connection breaks, and ends by itself. META_BUSY: the long way sees to what is begun. *attr: the record. */
+ * unlocked if a connection breaks, and ends by itself. META_BUSY: the long way sees to what is begun. *attr: the record. `spares`: nodes that have forgotten
+ * the name and the file, which they may use; *how: META_BUSY because of a third one, that is to do so first. */
 int meta_rename_begin_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, int32_t asker,
-                          struct meta_attr *attr);
+                          const struct meta_spares *spares, struct meta_attr *attr, struct meta_unlinked *how);
+bool meta_rename_asks(struct meta *meta, uint64_t dir, const char *name, size_t length,
+                      struct meta_unlinked *how); /* as meta_unlink_asks */
 /* The new name. *old: the file whose name it was, which is to count a link less; 0: nobody's. EEXIST: it is a directory's, or this file's; not `replace`. */
 int meta_insert_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type, bool replace,
                     int32_t asker, uint64_t *old, uint32_t *old_type);

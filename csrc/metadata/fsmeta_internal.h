@@ -256,6 +256,11 @@ bool fsmeta_nobody_else(const struct meta *meta, node_set watchers);
 int fsmeta_watch(struct meta *meta, node_set *watchers, int32_t asker); /* 0 or ENOMEM */
 /* The same stamp as before: the node has not begun to watch or use anything of here since, nor has the table changed. */
 uint64_t fsmeta_stamp(const struct meta *meta, int32_t node);
+/* fsmeta_peer.c. The nodes of `spares` have forgotten a file, and have asked for nothing since. */
+bool fsmeta_are_spared_still(const struct meta *meta, const struct meta_spares *spares);
+/* Is any other node in the set, but this one and the asker? *how says which. */
+bool fsmeta_finds_third(const struct meta *meta, node_set set, int32_t asker, const struct meta_spares *spares, struct meta_unlinked *how);
+void fsmeta_drop_spared(const struct meta_spares *spares, node_set *watchers);
 void fsmeta_node_asks(struct meta *meta, int32_t node);
 /* What setattr does to owner, mode, times. ctime becomes `now` unless given. */
 struct owned {

@@ -45,13 +45,13 @@ static bool is_spared(const struct meta_spares *spares, int32_t node) {
 }
 
 /* They have forgotten it, and have asked for nothing since. */
-static bool are_spared_still(const struct meta *meta, const struct meta_spares *spares) {
+bool fsmeta_are_spared_still(const struct meta *meta, const struct meta_spares *spares) {
     for (size_t i = 0; spares != NULL && i < spares->count; i++)
         if (fsmeta_stamp(meta, spares->each[i].node) != spares->each[i].stamp) return false;
     return true;
 }
 
-static bool finds_third(const struct meta *meta, node_set set, int32_t asker, const struct meta_spares *spares, struct meta_unlinked *how) {
+bool fsmeta_finds_third(const struct meta *meta, node_set set, int32_t asker, const struct meta_spares *spares, struct meta_unlinked *how) {
     for (size_t i = 0; how->third < 0 && i < fsmeta_set_count(set); i++) {
         int32_t node = fsmeta_set_at(set, i);
         if (node == meta->node || node == asker || is_spared(spares, node)) continue;
@@ -61,14 +61,18 @@ static bool finds_third(const struct meta *meta, node_set set, int32_t asker, co
     return how->third >= 0;
 }
 
+void fsmeta_drop_spared(const struct meta_spares *spares, node_set *watchers) {
+    for (size_t i = 0; spares != NULL && i < spares->count; i++) fsmeta_set_remove(watchers, spares->each[i].node);
+}
+
 /* 0: the record concerns nobody but us, and nodes that are spared, when it counts a link less; names of it that go are watched by `names`. */
 static int count_fault(const struct meta *meta, const struct inode *inode, node_set names, int32_t asker, const struct meta_spares *spares,
                        struct meta_unlinked *how) {
     bool ours = inode->writer < 0 || inode->writer == meta->node || inode->writer == asker;
     how->ino = inode->link.key;
-    if (!ours || (inode->layout == META_STRIPED && inode->nlink <= 1) || !are_spared_still(meta, spares)) return META_BUSY;
-    bool third = finds_third(meta, names, asker, spares, how) || finds_third(meta, inode->watchers, asker, spares, how) ||
-                 finds_third(meta, inode->holders, asker, spares, how);
+    if (!ours || (inode->layout == META_STRIPED && inode->nlink <= 1) || !fsmeta_are_spared_still(meta, spares)) return META_BUSY;
+    bool third = fsmeta_finds_third(meta, names, asker, spares, how) || fsmeta_finds_third(meta, inode->watchers, asker, spares, how) ||
+                 fsmeta_finds_third(meta, inode->holders, asker, spares, how);
     if (third && (!S_ISREG(inode->mode) || inode->closing > 0)) how->third = -1;
     return third ? META_BUSY : 0;
 }
@@ -76,7 +80,7 @@ static int count_fault(const struct meta *meta, const struct inode *inode, node_
 /* One of its names has gone. The asker is a user of it already, if it may be. */
 static void count_down(struct meta *meta, struct inode *inode, int64_t now, int32_t asker, const struct meta_spares *spares,
                        struct meta_attr *left, struct meta_unlinked *how) {
-    for (size_t i = 0; spares != NULL && i < spares->count; i++) fsmeta_set_remove(&inode->watchers, spares->each[i].node);
+    fsmeta_drop_spared(spares, &inode->watchers);
     fsmeta_tell_all(meta, NULL, &inode->watchers, asker);
     if (inode->nlink > 0) inode->nlink--;
     inode->ctime = now;

@@ -6,27 +6,53 @@
 
 #include <errno.h>
 
+/* 0: it may begin. *how: as meta_rename_begin_for has it. */
+static int begin_fault(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, int32_t asker,
+                       const struct meta_spares *spares, struct entry **entry, struct inode **found, struct meta_unlinked *how) {
+    int error = fsmeta_find_to_unlink(meta, key, dir, name, length, entry, found);
+    if (error != 0) return error == EISDIR ? META_BUSY : error; /* of a directory everybody must know */
+    const struct inode *inode = *found;
+    /* The record and the name have one backup, which is told of both in the order of the changes, if they are of one partition. */
+    bool together = inode != NULL && fsmeta_partition_of_ino(meta, (*entry)->ino) == fsmeta_partition_of_key(meta, key);
+    if (!together || inode->nlink == 0 || inode->nlink == UINT32_MAX || inode->pending != 0) return META_BUSY;
+    how->ino = inode->link.key;
+    bool third =
+        fsmeta_finds_third(meta, (*entry)->watchers, asker, spares, how) || fsmeta_finds_third(meta, inode->watchers, asker, spares, how);
+    bool ours = inode->writer < 0 || inode->writer == meta->node || inode->writer == asker, still = fsmeta_are_spared_still(meta, spares);
+    /* Kernels count what they know of files, and of nothing else. */
+    if (third && (!still || !ours || !S_ISREG(inode->mode))) how->third = -1;
+    return third || !still ? META_BUSY : 0;
+}
+
 int meta_rename_begin_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, int32_t asker,
-                          struct meta_attr *attr) {
+                          const struct meta_spares *spares, struct meta_attr *attr, struct meta_unlinked *how) {
     int error = fsmeta_name_fault(name, length);
+    *how = (struct meta_unlinked){.third = -1};
     if (error != 0 || owner == 0) return error != 0 ? error : EINVAL;
     uint64_t key = fsmeta_name_key(dir, name, length);
     struct entry *entry;
     struct inode *inode;
     enter(meta);
-    error = fsmeta_find_to_unlink(meta, key, dir, name, length, &entry, &inode);
-    if (error == EISDIR) return leave(meta, META_BUSY); /* everybody must know */
+    error = begin_fault(meta, key, dir, name, length, asker, spares, &entry, &inode, how);
+    if (error == 0) error = fsmeta_add_lock(meta, key, dir, name, length, owner);
     if (error != 0) return leave(meta, error);
-    /* The record and the name have one backup, which is told of both in the order of the changes, if they are of one partition. */
-    bool together = inode != NULL && fsmeta_partition_of_ino(meta, entry->ino) == fsmeta_partition_of_key(meta, key);
-    if (!together || inode->nlink == 0 || inode->nlink == UINT32_MAX || inode->pending != 0) return leave(meta, META_BUSY);
-    if (!fsmeta_only_us(meta, entry->watchers, asker) || !fsmeta_only_us(meta, inode->watchers, asker)) return leave(meta, META_BUSY);
-    error = fsmeta_add_lock(meta, key, dir, name, length, owner);
-    if (error != 0) return leave(meta, error);
+    fsmeta_drop_spared(spares, &entry->watchers);
+    fsmeta_drop_spared(spares, &inode->watchers);
     inode->nlink++;
     fsmeta_log_inode(meta, inode);
     fsmeta_inode_attr(inode, attr);
     return leave(meta, 0);
+}
+
+bool meta_rename_asks(struct meta *meta, uint64_t dir, const char *name, size_t length, struct meta_unlinked *how) {
+    struct entry *entry;
+    struct inode *inode;
+    *how = (struct meta_unlinked){.third = -1};
+    if (fsmeta_name_fault(name, length) != 0) return false;
+    enter(meta);
+    int error = begin_fault(meta, fsmeta_name_key(dir, name, length), dir, name, length, meta->node, NULL, &entry, &inode, how);
+    pthread_mutex_unlock(&meta->lock);
+    return error == META_BUSY && how->third >= 0;
 }
 
 int meta_insert_for(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type, bool replace,

@@ -92,13 +92,8 @@ static void say_unlinked(struct peer_meta *peer_meta, const struct meta_unlinked
 }
 
 /* Nodes that have forgotten it, as the asker says. False: it says something else. */
-static bool read_spares(const struct peer_meta_question *q, struct meta_spares *spares) {
-    const uint8_t *from = q->value;
-    spares->count = q->value_length / PEER_META_SPARED_BYTES;
-    if (spares->count * PEER_META_SPARED_BYTES != q->value_length || spares->count > META_SPARED_MAX) return false;
-    for (size_t i = 0; i < spares->count; i++, from += PEER_META_SPARED_BYTES)
-        spares->each[i] = (struct meta_spared){(int32_t)(uint32_t)get_le(from, 4), get_le(from + 4, 8)};
-    return true;
+static bool read_spares(const struct peer_meta_question *q, size_t before, struct meta_spares *spares) {
+    return q->value_length >= before && peer_meta_read_spares((const uint8_t *)q->value + before, q->value_length - before, spares);
 }
 
 /* Nothing is done yet: the asker is to ask a third node. */
@@ -117,7 +112,7 @@ static int unlink_name(struct peer_meta *peer_meta, int32_t node, const struct p
     struct meta_unlinked how;
     struct meta_spares spares;
     if (opens_unseen(peer_meta)) return META_BUSY;
-    if (!read_spares(q, &spares)) return EINVAL;
+    if (!read_spares(q, 0, &spares)) return EINVAL;
     int error = meta_unlink_for(peer_meta->meta, q->ino, q->name, q->name_length, q->now, node, (q->flags & PEER_META_USED) != 0, &spares,
                                 &reply->attr, &how);
     if (error == META_BUSY) return say_third(error, &how, reply);
@@ -137,7 +132,7 @@ static int uncount(struct peer_meta *peer_meta, int32_t node, const struct peer_
     struct meta_unlinked how;
     struct meta_spares spares;
     if (opens_unseen(peer_meta)) return META_BUSY;
-    if (!read_spares(q, &spares)) return EINVAL;
+    if (!read_spares(q, 0, &spares)) return EINVAL;
     int error = meta_uncount_for(peer_meta->meta, q->ino, q->now, node, (q->flags & PEER_META_USED) != 0, &spares, &reply->attr, &how);
     if (error != 0) return say_third(error, &how, reply);
     if (may_know(peer_meta, &reply->attr)) peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, 0, NULL, 0);
@@ -145,7 +140,7 @@ static int uncount(struct peer_meta *peer_meta, int32_t node, const struct peer_
     return 0;
 }
 
-/* This node knows nothing of the file any more, and asks before it opens it again. Does nobody here use it? A user of whom the poll loop alone knows has claimed it. */
+/* This node knows nothing of the file any more, and asks before it opens it again. Does nobody here use it, if that matters? A user of whom the poll loop alone knows has claimed it. */
 static int spare(struct peer_meta *peer_meta, const struct peer_meta_question *q) {
     bool replica;
     if (q->value_length != (q->name_length > 0 ? PEER_META_CURSOR_BYTES : 0)) return EINVAL;
@@ -154,12 +149,14 @@ static int spare(struct peer_meta *peer_meta, const struct peer_meta_question *q
         return 0;
     }
     uint64_t dir = q->name_length > 0 ? get_le(q->value, PEER_META_CURSOR_BYTES) : 0;
-    if (opens_unseen(peer_meta)) return META_BUSY;
+    bool may_use = (q->flags & PEER_META_USED) != 0;
+    if (!may_use && opens_unseen(peer_meta)) return META_BUSY;
     meta_uncache(peer_meta->meta, q->ino, &replica);
     meta_stale(peer_meta->meta, q->ino);
     if (dir != 0) meta_stale(peer_meta->meta, meta_name_mark(dir, q->name, q->name_length));
     if (may_know(peer_meta, &(struct meta_attr){.ino = q->ino, .mode = S_IFREG}))
         peer_meta->kernel.forget(peer_meta->kernel.context, q->ino, dir, dir != 0 ? q->name : NULL, q->name_length);
+    if (may_use) return 0;
     bool used = peer_meta->has_kernel && peer_meta->kernel.uses(peer_meta->kernel.context, q->ino);
     return used || opens_is_used(meta_opens(peer_meta->meta), q->ino) ? META_BUSY : 0;
 }
@@ -167,10 +164,13 @@ static int spare(struct peer_meta *peer_meta, const struct peer_meta_question *q
 /* ── renaming ── */
 
 static int rename_begin(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {
-    if (q->value_length != PEER_META_RENAME_BYTES) return EINVAL;
+    struct meta_spares spares;
+    struct meta_unlinked how;
+    if (!read_spares(q, PEER_META_RENAME_BYTES, &spares)) return EINVAL;
     uint64_t owner = get_le(q->value, 8);
     if (owner >> META_INO_SHIFT != (uint64_t)node + 1) return EINVAL; /* else the lock would stay when its owner dies */
-    return meta_rename_begin_for(peer_meta->meta, q->ino, q->name, q->name_length, owner, node, &reply->attr);
+    int error = meta_rename_begin_for(peer_meta->meta, q->ino, q->name, q->name_length, owner, node, &spares, &reply->attr, &how);
+    return say_third(error, &how, reply);
 }
 
 static int insert(struct peer_meta *peer_meta, int32_t node, const struct peer_meta_question *q, struct reply *reply) {

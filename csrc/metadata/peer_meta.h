@@ -39,9 +39,11 @@ enum peer_meta_op {
     /* ino, attr: of a small file that the asker writes, value: its content, which is to be kept and recorded; PEER_META_HOLDS: the asker records it */
     PEER_META_SECURE,
     /* ino: a file, name, value: u64 its directory, or neither: forget them, and say (0) that you do not use the file. PEER_META_GONE: it has gone, with what
-     * lies of it at the node that is asked */
+     * lies of it at the node that is asked. PEER_META_USED: it may be used */
     PEER_META_SPARE,
-    PEER_META_RENAME, /* ino: directory, name, value: u64 owner of the lock. The record counts two names from then on */
+    /* ino: directory, name, value: u64 owner of the lock, and nodes that have been asked by PEER_META_SPARE, as for PEER_META_UNLINK; answers as that if a third
+     * node must be. The record counts two names from then on */
+    PEER_META_RENAME,
     /* ino: directory, name, value: u64 inode, u32 its type; PEER_META_HOLDS: it may be another's name, of which attr says the number and the type then */
     PEER_META_INSERT,
     PEER_META_RENAMED, /* as PEER_META_RENAME, value: also u64 inode: the name goes */
@@ -56,7 +58,7 @@ enum {
     PEER_META_HEARD = 16,
     PEER_META_BATCH = 32,
     PEER_META_SMALL = 64,
-    PEER_META_THIRD = 64, /* in the answers to PEER_META_UNLINK and PEER_META_UNCOUNT */
+    PEER_META_THIRD = 64, /* in the answers to PEER_META_UNLINK, PEER_META_UNCOUNT and PEER_META_RENAME */
     PEER_META_MORE = 128, /* in the answer to PEER_META_LIST */
     PEER_META_ELSEWHERE = 128 /* in those to PEER_META_LOOKUP and PEER_META_UNLINK */
 };
@@ -153,6 +155,8 @@ enum {
     PEER_META_ANSWER_MAX = PEER_META_BYTES_MAX + 128
 }; /* a value that is longer takes the long way */
 size_t peer_meta_serve(struct peer_meta *peer_meta, int32_t node, const uint8_t *question, size_t size, uint8_t *to);
+/* Nodes that have forgotten a file, as a question says it. False: it says something else. */
+bool peer_meta_read_spares(const uint8_t *from, size_t size, struct meta_spares *spares);
 /* A question as bytes, at most PEER_META_QUESTION_MAX; 0: too long. */
 size_t peer_meta_write_question(const struct peer_meta_question *question, uint32_t serial, uint8_t *to);
 bool peer_meta_read_answer(const uint8_t *bytes, size_t size, uint32_t *serial, struct peer_meta_answer *answer);

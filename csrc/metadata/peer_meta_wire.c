@@ -112,6 +112,14 @@ bool peer_meta_read_question(const uint8_t *bytes, size_t size, struct peer_meta
     return true;
 }
 
+bool peer_meta_read_spares(const uint8_t *from, size_t size, struct meta_spares *spares) {
+    spares->count = size / PEER_META_SPARED_BYTES;
+    if (spares->count * PEER_META_SPARED_BYTES != size || spares->count > META_SPARED_MAX) return false;
+    for (size_t i = 0; i < spares->count; i++, from += PEER_META_SPARED_BYTES)
+        spares->each[i] = (struct meta_spared){(int32_t)(uint32_t)get_le(from, 4), get_le(from + 4, 8)};
+    return true;
+}
+
 bool peer_meta_read_answer(const uint8_t *bytes, size_t size, uint32_t *serial, struct peer_meta_answer *answer) {
     if (size < ANSWER_HEAD || size > PEER_META_ANSWER_MAX || get_le(bytes, 4) != size || get_le(bytes + 12, 4) >> 8 != 0) return false;
     *serial = (uint32_t)get_le(bytes + 4, 4);

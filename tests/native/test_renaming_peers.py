@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from peer_meta_nodes import FILE, HOLDS, META_BUSY, ROOT, UNLINK, Cluster, Kernel, Line, connected, exists, record
+from peer_meta_nodes import FILE, HOLDS, META_BUSY, PARTITIONS, ROOT, SMALL, UNLINK, Cluster, Kernel, Line, connected, exists, record
+from test_small_files import open_to_read, read
+from test_sparing_peers import BYTES, read_elsewhere
 from waiting import until
 
 from amfs.vocabulary.attr import Attr
 
-RENAME, INSERT, RENAMED = 21, 22, 23
+SPARE, RENAME, INSERT, RENAMED = 20, 21, 22, 23
+USED = 8
 OWNER = 2 << 40 | 1 << 39 | 5  # of node 1
 
 
@@ -77,12 +80,69 @@ def test_a_lock_is_of_the_asker(cluster: Cluster, line: Line) -> None:
     assert links(cluster, 0, ino) == 1
 
 
-def test_what_third_nodes_know_takes_the_long_way(cluster: Cluster, line: Line) -> None:
+def spared(line: Line, name: bytes, before: bytes = b"") -> bytes:
+    """What is said to the shard after the node that it names was asked, and those before."""
+    answer = line.ask(RENAME, ROOT, name=name, value=struct.pack("<Q", OWNER) + before)
+    assert (answer.error, answer.flags, len(answer.rest)) == (0, SMALL, 20)
+    return before + answer.rest[:12]
+
+
+def test_third_nodes_forget_it_one_after_the_other(cluster: Cluster, line: Line) -> None:
     name, ino = file(cluster, 0)
     meta = cluster.nodes[0].meta
-    meta.lookup(ROOT, name, 3)
+    for node in (2, 3):
+        meta.lookup(ROOT, name, node)
+    value = spared(line, name, spared(line, name))
+    assert [value[at : at + 4] for at in (0, 12)] == [struct.pack("<I", node) for node in (2, 3)]
+    assert links(cluster, 0, ino) == 1
+    answer = line.ask(RENAME, ROOT, name=name, value=struct.pack("<Q", OWNER) + value)
+    assert answer.attr is not None
+    assert (answer.error, answer.attr.nlink) == (0, 2)
+    assert line.ask(RENAMED, ROOT, name=name, value=ends(ino), now=7).error == 0  # nobody is left who knows it
+
+
+@pytest.mark.parametrize("asks", ["lookup", "getattr", "table"])
+def test_a_third_node_that_has_asked_since_takes_the_long_way(cluster: Cluster, line: Line, asks: str) -> None:
+    name, ino = file(cluster, 0)
+    meta = cluster.nodes[0].meta
+    meta.lookup(ROOT, name, 2)
+    value = spared(line, name)
+    if asks == "lookup":
+        meta.lookup(ROOT, name, 2)
+    elif asks == "getattr":
+        meta.getattr(ino, 2)
+    else:
+        cluster.set_table([part % 4 for part in range(PARTITIONS)])
+    assert line.ask(RENAME, ROOT, name=name, value=struct.pack("<Q", OWNER) + value).error == META_BUSY
+    assert links(cluster, 0, ino) == 1
+
+
+def test_a_file_that_a_third_node_writes_takes_the_long_way(cluster: Cluster, line: Line) -> None:
+    name, ino = file(cluster, 0)
+    cluster.nodes[0].meta.open(ino, 2, True)
     assert begin(line, name)[0] == META_BUSY
     assert links(cluster, 0, ino) == 1
+
+
+def test_what_is_no_owner_and_nodes(cluster: Cluster, line: Line) -> None:
+    name, _ = file(cluster, 0)
+    for value in (b"x", bytes(8 + 1), bytes(8 + 5 * 12)):
+        assert line.ask(RENAME, ROOT, name=name, value=value).error == errno.EINVAL
+
+
+def test_who_is_asked_to_forget_may_use_it(cluster: Cluster, line: Line) -> None:
+    node, ino = cluster.nodes[0], 2 << 40 | 5
+    node.meta.cache(tuple(record(ino=ino, size=9)), True)
+    node.meta.claim(ino, True)
+    where = struct.pack("<Q", ROOT)
+    assert line.ask(SPARE, ino, name=b"n", value=where).error == META_BUSY
+    assert line.ask(SPARE, ino, name=b"n", value=where, flags=USED).error == 0
+    with pytest.raises(FileNotFoundError):
+        node.meta.cached(ino)
+
+
+def test_a_third_node_that_looks_in_between_takes_the_long_way(cluster: Cluster, line: Line) -> None:
+    meta = cluster.nodes[0].meta
     other, number = file(cluster, 0, "other")
     assert begin(line, other)[0] == 0
     meta.lookup(ROOT, other, 3)
@@ -125,10 +185,11 @@ def test_a_new_name_is_made_or_taken(cluster: Cluster, line: Line) -> None:
 # ── mounts: at node 0 ────────────────────────────────────────────────────────────────────────────────
 
 
-def mounted(cluster: Cluster) -> Kernel:
-    kernel = cluster.mount(0)
-    for other in (1, 2, 3):
-        connected(kernel, cluster.nodes[0], cluster.name_at(other, "x"))
+def mounted(cluster: Cluster, number: int = 0) -> Kernel:
+    kernel = cluster.mount(number)
+    for other in range(4):
+        if other != number:
+            connected(kernel, cluster.nodes[number], cluster.name_at(other, "x"))
     kernel.asked()
     return kernel
 
@@ -151,6 +212,40 @@ def test_a_mount_renames(cluster: Cluster, places: tuple[int, int], replaces: bo
     if replaces and places[1]:
         assert not exists(cluster.nodes[places[1]].meta, old)
     assert not [op for op in kernel.asked() if op not in ("touched", "closed")]
+
+
+@pytest.mark.parametrize("uses", [False, True])
+@pytest.mark.parametrize("others", [(1,), (1, 3)])
+@pytest.mark.parametrize("places", [(0, 0), (0, 2), (2, 0), (2, 3)])
+def test_a_mount_renames_what_other_mounts_have_read(
+    cluster: Cluster, places: tuple[int, int], others: tuple[int, ...], uses: bool
+) -> None:
+    kernel, readers = mounted(cluster), [mounted(cluster, other) for other in others]
+    name, ino = read_elsewhere(cluster, kernel, readers, places[0])
+    used = [open_to_read(reader, ino) for reader in readers] if uses else []
+    for one in (kernel, *readers):
+        one.asked()
+    to = cluster.name_at(places[1], "to")
+    assert kernel.wait(send(kernel, name, to)) == (0, b"")
+    for other, reader in zip(others, readers, strict=True):
+        assert reader.lookup(name)[0] == errno.ENOENT
+        assert other == places[1] or reader.lookup(to)[0] == 0  # a name that is here, of a record elsewhere, its poll loop looks up
+        assert read(reader, ino) == BYTES
+    assert links(cluster, places[0], ino) == 1
+    assert not [op for one in (kernel, *readers) for op in one.asked() if op not in ("touched", "closed")]
+    del used
+
+
+def test_a_third_node_that_is_gone_takes_the_long_way(cluster: Cluster) -> None:
+    kernel, reader = mounted(cluster), mounted(cluster, 1)
+    name, ino = read_elsewhere(cluster, kernel, [reader], 2)
+    cluster.nodes[1].io.forget_peer(0)
+    cluster.nodes[0].io.forget_peer(1)
+    unique = send(kernel, name, cluster.name_at(3, "to"))
+    assert "rename" in kernel.until_asked()
+    assert links(cluster, 2, ino) == 1
+    kernel.fuse.reply_error(unique, 0)
+    assert kernel.wait(unique)[0] == 0
 
 
 def test_what_is_refused_in_the_middle_is_left_to_the_poll_loop(cluster: Cluster) -> None:
