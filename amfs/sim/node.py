@@ -237,18 +237,17 @@ class SimNode(Process):
             self.core.view_changed = False
             self._view()
         if self.stopped:
-            self.transport.flush(self.world.now)
             if self.core.fs is not None and self.stopped.endswith(CLEARED):
                 drains.check_handed_over(self.world, self.files)
                 self.files.contents.cleared.add(self.id)
-            self.die()
+            self.end()
 
     def _probe(self, peer: int) -> None:
         """The host of a process that has ended says so, where the network lets both speak."""
         world = self.world
         process = world.processes.get(peer)
         cut = world.cut is not None and (world.cut(self.id, peer) or world.cut(peer, self.id))
-        if process is not None and not process.alive and not cut:
+        if process is not None and not process.listens and not cut:
             world.at(world.now + 2 * world.costs.latency_s, self._hear_gone, peer)
 
     def _hear_gone(self, peer: int) -> None:

@@ -19,6 +19,7 @@ from amfs.sim.world import World
 from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import Effect, Event, PeerDown, Received, TimerFired
 
+LINGER_S = 1.0  # as ``node.main`` gives its transport
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -48,6 +49,7 @@ class Process:
         self.id = number
         self.incarnation = incarnation
         self.alive = True
+        self.lingers_until = 0.0  # it decides nothing any more, and its transport works until then
         self.inbox: list[tuple[Any, ...]] = []
         self.timers: dict[object, float] = {}
         self.busy_until = 0.0
@@ -56,6 +58,11 @@ class Process:
         self.transport: Transport = Direct(self) if links is None else Linked(self, links)
         self._turn_is_due = False
         world.processes[number] = self
+
+    @property
+    def listens(self) -> bool:
+        """Is there a process that packets reach?"""
+        return self.alive or self.world.now < self.lingers_until
 
     # ── the loop ───────────────────────────────────────────────────────────────────────────────────
 
@@ -71,6 +78,7 @@ class Process:
     def _turn(self) -> None:
         self._turn_is_due = False
         if not self.alive:
+            self._linger()
             return
         if self.world.now < self.busy_until:  # it was stopped meanwhile
             self._turn_is_due = True
@@ -103,6 +111,27 @@ class Process:
         self.busy_until = self.world.now + self.cost_us * 1e-6
         self.busy_s += self.cost_us * 1e-6
 
+    def end(self) -> None:
+        """End as a node does: what was sent is sent again until it is acknowledged, at most for a while."""
+        self.die()
+        self.transport.flush(self.world.now)
+        if isinstance(self.transport, Linked) and self.transport.has_outstanding():
+            self.lingers_until = self.world.now + LINGER_S
+
+    def _linger(self) -> None:
+        """What arrives is acknowledged, and dropped."""
+        items, self.inbox = self.inbox, []
+        if not self.listens or not isinstance(self.transport, Linked):
+            return
+        for item in items:
+            if item[0] == "frame":
+                self.transport.take(item[2])
+            elif item[0] == "links":
+                self.transport.on_timer()
+        self.transport.flush(self.world.now)
+        if not self.transport.has_outstanding():
+            self.lingers_until = 0.0
+
     def on_item(self, item: tuple[Any, ...]) -> None:
         """Something of a kind that only a subclass knows."""
         raise NotImplementedError(item[0])
@@ -116,6 +145,8 @@ class Process:
         raise NotImplementedError
 
     def peer_down(self, peer: int, refused: bool = False) -> None:
+        if not self.alive:
+            return
         self.world.note(self.id, "is refused by" if refused else "sees down", peer)
         self.tell(PeerDown(peer, refused))
 
@@ -296,7 +327,7 @@ class Linked:
 
     def _due(self, due: float) -> None:
         self.scheduled.discard(due)
-        if self.process.alive and self.due == due:
+        if self.process.listens and self.due == due:
             self.due = NEVER
             self.process.arrive(("links",))
 
@@ -305,6 +336,10 @@ class Linked:
             if member.node != self.process.id and member.incarnation > 0:
                 link = self._link(member.node)
                 self._after(link, link.expect(member.incarnation, self.world.now))
+
+    def has_outstanding(self) -> bool:
+        """Is anything not acknowledged that may still be?"""
+        return any(link.outstanding for link in self.links.values() if link.state is State.UP)
 
     def heard(self) -> dict[int, float]:
         return {peer: link.heard_at for peer, link in self.links.items() if link.state is State.UP}

@@ -156,7 +156,7 @@ class World:
         if self.cut is not None and self.cut(sender, to):
             return
         process = self.processes.get(to)
-        if process is not None and process.alive:
+        if process is not None and process.listens:
             process.arrive(("frame", sender, frame))
 
     # ── shared storage ─────────────────────────────────────────────────────────────────────────────

@@ -120,6 +120,32 @@ def test_a_manager_that_sleeps_while_the_session_shrinks_to_one_other_node_ends_
     assert [node.id for node in cluster.alive()] == [2]
 
 
+class LosesLastWords(World):
+    """A network that loses the first packet to node 1 of a manager that has left."""
+
+    lost = 0
+
+    def carry(self, sender: int, to: int, frame: bytes, depart: float) -> None:
+        if (sender, to) == (0, 1) and not self.lost and not self.processes[0].alive:
+            self.lost += 1
+        else:
+            super().carry(sender, to, frame, depart)
+
+
+def test_what_a_node_says_at_its_end_arrives_though_a_packet_is_lost() -> None:
+    """Its ``Leave`` did not reach the one that was to take over, which waited three seconds, and programs were told EIO meanwhile."""
+    world = LosesLastWords(1, event_budget=100_000)
+    cluster = Cluster(world, Workload([Task("t", ("work",))], seconds=1.0), nodes=3, slots=1, links=LinkLimits())
+    client = cluster.client()
+    client.start()
+    world.run(lambda: client.over is not None, 10.0)
+    cluster.drain(0, 30.0)
+    world.run(lambda: not cluster.nodes[0].alive, world.now + 2.0)
+    world.let_pass(1.0)
+    assert world.lost == 1
+    assert {node.id: node.core.membership.nodes() for node in cluster.alive()} == {1: [1, 2], 2: [1, 2]}
+
+
 def what_waits_takes_the_room() -> Scenario:
     """Three units of one node. Tasks go round: 0, 3, … to node 1, 1, 4, … to node 2, 2, 5, … to node 0, which dies. Node 2 has a long
     task and, in its dispatcher's queue, the one for which all tasks of node 0 wait that are given out again."""
