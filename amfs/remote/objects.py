@@ -35,6 +35,7 @@ _SUM = re.compile(r'"[0-9a-f]{32}"')  # the ETag of what came in one piece: its 
 _STATUS = re.compile(r"status code: (\d+)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
+_GENERIC = re.compile(r"^Generic \w+ error: ")
 _REASON = re.compile(r'(?:message|error): "([^"]+)"')
 _BUSY = frozenset((408, 429, 500, 502, 503, 504))
 
@@ -257,7 +258,9 @@ class Objects:
         code = found[1] if (found := _CODE.search(text)) else ""
         words = found[1] if (found := _MESSAGE.search(text)) else ""
         kind = Kind.OTHER
-        if code == "NoSuchBucket":
+        if "://169.254." in _first_line(error):  # it looked for the keys of a machine in the cloud, whatever was the answer
+            kind, words = Kind.DENIED, "no keys were found: in the environment, ~/.aws, or --storage"
+        elif code == "NoSuchBucket":
             kind, words = Kind.NO_PLACE, ""
         elif code.endswith("UserNotFound"):  # so versitygw says that it does not know the key, with the status of a missing object
             kind = Kind.DENIED
@@ -266,7 +269,7 @@ class Objects:
         elif text.startswith("Could not parse path"):
             kind, words = Kind.UNSUPPORTED, "a key with an empty part, '..' or a control character"
         elif self._web and "Header missing" in text:
-            kind, words = Kind.UNSUPPORTED, "the server does not tell how long it is; the URL of a directory ends with a slash"
+            kind, words = Kind.UNSUPPORTED, "the server does not tell how long it is; a directory has a slash at its end, or '#amfs path'"
         elif isinstance(error, (exceptions.NotSupportedError, exceptions.InvalidPathError)) or "non-partial response" in text:
             kind, words = Kind.UNSUPPORTED, _first_line(error)
         elif isinstance(error, (FileNotFoundError, exceptions.NotFoundError)) or status == 404:
@@ -281,8 +284,6 @@ class Objects:
             kind, words = Kind.UNTRUSTED, TRUST
         elif "HTTP error" in text or "error sending request" in text or "error decoding response body" in text:
             kind, words = Kind.UNREACHABLE, _reason(text)
-            if "169.254." in text:  # it looked for the keys of a machine in the cloud
-                kind, words = Kind.DENIED, "no keys were found: in the environment, ~/.aws, or --storage"
         else:
             words = words or code or _first_line(error)
         return RemoteError(kind, self.url(key), words)
@@ -373,4 +374,4 @@ def _reason(text: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    return _GENERIC.sub("", str(error).partition("\n")[0])

@@ -110,8 +110,8 @@ def s3_config(given: Mapping[str, Any]) -> dict[str, Any]:
     profile: dict[str, str] = {}
     if given.get("profile") or not ("access_key_id" in given or os.environ.get("AWS_ACCESS_KEY_ID") or given.get("anonymous")):
         profile = aws_profile(given.get("profile", ""))
-        if given.get("profile") and not profile:
-            raise UsageError(f"the files of AWS have no profile '{given['profile']}'")
+        if not profile and (name := given.get("profile") or os.environ.get("AWS_PROFILE")):
+            raise UsageError(f"the files of AWS have no profile '{name}'")
     environment = {} if given.get("profile") else os.environ
     config: dict[str, Any] = {}
     for name, variable, entry in (

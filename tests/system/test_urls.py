@@ -155,6 +155,8 @@ def test_what_people_must_change_is_said_in_one_line(s3: S3, files: Files, tmp_p
     for url in ("s3://the re/key", "http://the re/key"):
         refused(2, "has such a name", "load", url, "amfs:/x")
     refused(2, "does not begin with https:// or http://", "ls", "s3://there/", AWS_ENDPOINT_URL=s3.endpoint.partition("//")[2])
+    nobody = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "HOME": str(tmp_path)}
+    refused(2, "have no profile 'nosuch'", "ls", "s3://there/", **nobody, AWS_PROFILE="nosuch")
     refused(2, "a key with an empty part, '..' or a control character", "load", "s3://there/a/../key", "amfs:/x")
 
 
@@ -208,7 +210,16 @@ def test_a_web_server_gives_files_and_directories_under_their_names(web: Web, fi
 
 def test_the_directory_of_a_web_server_ends_with_a_slash(web: Web) -> None:
     (web.root / "slash").mkdir()
-    refused(2, "the URL of a directory ends with a slash", "load", f"{web.url}/slash", "amfs:/x")
+    refused(2, "a directory has a slash at its end", "load", f"{web.url}/slash", "amfs:/x")
+
+
+def test_no_keys_are_said_to_be_missing_whatever_the_cloud_answers(s3: S3) -> None:
+    """A machine outside of a cloud may have something else at the address that tells of keys."""
+    place = Storages(load_settings()).place("s3://there/key")
+    answer = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 6ms - Server returned non-2xx status code: "
+    for status in (403, 404, 500):
+        fault = place.remote._error(Exception(f"{answer}{status}"), "key")  # type: ignore[attr-defined]
+        assert fault.kind is Kind.DENIED and "no keys were found" in str(fault)
 
 
 def test_a_name_that_is_no_utf_8_stays_the_name_that_it_is() -> None:
