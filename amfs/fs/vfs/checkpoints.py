@@ -1,20 +1,26 @@
-"""Copies of what a file that is written here contains by now: asked of its shard, and whether they still are all that is here. Pure.
+"""What the shard of a file that is written here is asked and told: copies of its content by now, whether they still are all that is here,
+and its closing. Pure.
 
 Only ``open_files`` knows who writes, and calls while nothing is closed.
 """
 
 from __future__ import annotations
 
-from amfs.fs.vfs.calls import Calls, Operation, number_of, work
+import errno
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, failure, number_of, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import LOCAL, Facts, Opened
+from amfs.vocabulary.attr import LOCAL, Attr, Facts, Opened
 
 
 class Checkpoints:
-    """Has other nodes copy files that are written here."""
+    """Has other nodes copy files that are written here, and tells when their writing has ended."""
 
     def __init__(self, calls: Calls, members: Members, owners: Owners) -> None:
         self._calls = calls
@@ -49,3 +55,23 @@ class Checkpoints:
         except OSError:
             return None
         return taken if size == facts.size else None
+
+    def tell_closed(self, call: p.Closed, laid_lost: Callable[[], bool] | None = None) -> Operation[Attr | None]:
+        """Tell the shard of it when the shard and this node have heard of the same losses. ``laid_lost``: was some of it lost, if no handle
+        of this node knows?"""
+        end, pause = self._calls.now + PATIENCE_S, PAUSE_FIRST_S
+        while True:
+            losses, lost = self._members.losses, False
+            if laid_lost is not None:
+                lost = laid_lost()
+            elif call.facts is not None and self._members.losses_seen:
+                lost = yield from work(w.IsLost(call.ino))
+            try:
+                return (yield from self._owners.ask(replace(call, losses=losses, lost=lost)))
+            except OSError as error:
+                if error.errno != errno.EAGAIN:
+                    raise
+                if self._calls.now >= end:
+                    raise failure(errno.EIO) from None
+            yield Sleep(pause)
+            pause = min(2 * pause, PAUSE_LAST_S)

@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar
 
-from msgspec.structs import replace
-
 from amfs._native import Meta
 from amfs.fs.openflags import O_ACCMODE, O_TRUNC
 from amfs.fs.vfs.caches import Caches
-from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
+from amfs.fs.vfs.calls import PAUSE_FIRST_S, Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
 from amfs.fs.vfs.checkpoints import Checkpoints
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_file import OpenFile
@@ -410,7 +408,7 @@ class OpenFiles:
         since = self._meta.moment()
         try:
             call = p.Closed(ino, facts, stripe, used, (), False, same, origin)
-            out = yield from self._ask_closed(call)
+            out = yield from self._checkpoints.tell_closed(call)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -420,26 +418,6 @@ class OpenFiles:
                 self._calls.order(w.EndRecorded(ino))
         if out is not None and out.layout == WHOLE and out.nlink and not self._owners.is_here(ino):
             self._meta.cache(out, True, since)
-
-    def _ask_closed(self, call: p.Closed, laid_lost: Callable[[], bool] | None = None) -> Operation[Attr | None]:
-        """Tell the shard of it when the shard and this node have heard of the same losses. ``laid_lost``: was some of it lost, if no handle
-        of this node knows?"""
-        end, pause = self._calls.now + PATIENCE_S, PAUSE_FIRST_S
-        while True:
-            losses, lost = self._members.losses, False
-            if laid_lost is not None:
-                lost = laid_lost()
-            elif call.facts is not None and self._members.losses_seen:
-                lost = yield from work(w.IsLost(call.ino))
-            try:
-                return (yield from self._owners.ask(replace(call, losses=losses, lost=lost)))
-            except OSError as error:
-                if error.errno != errno.EAGAIN:
-                    raise
-                if self._calls.now >= end:
-                    raise failure(errno.EIO) from None
-            yield Sleep(pause)
-            pause = min(2 * pause, PAUSE_LAST_S)
 
     def _written(self, ino: int, said: Facts | None) -> Operation[Facts | None]:
         """What was written here. ``said``: by an endpoint when it closed its handle; the handle of another may have written, and been
@@ -562,7 +540,7 @@ class OpenFiles:
                     yield from self._owners.ask(p.AbortWriteOpen(ino))
                     raise
                 call = p.Closed(ino, Facts(attr.size, attr.blocks, 0, 0), stripe, True, (), False)
-                yield from self._ask_closed(call, lambda: self._is_laid_lost(attr, stripe, seen))
+                yield from self._checkpoints.tell_closed(call, lambda: self._is_laid_lost(attr, stripe, seen))
                 self._calls.order(w.EndRecorded(ino))
             finally:
                 self._meta.closed(ino)
