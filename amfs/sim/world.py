@@ -30,6 +30,9 @@ class Process(Protocol):
     alive: bool
     transport: Any  # its own kind of process.Transport
 
+    @property
+    def listens(self) -> bool: ...
+
     def arrive(self, item: tuple[Any, ...]) -> None: ...
 
 

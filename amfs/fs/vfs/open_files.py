@@ -349,8 +349,8 @@ class OpenFiles:
         """Tell the shard what was written, and whether anybody here still uses it. True: it is finished, and has its copies."""
         if wrote:  # before our turn has come: the closing before us may find that nobody writes it any more
             self._of(ino).close_writer(facts)
-        else:
-            self._settle(ino)
+        elif ino in self._files:
+            self._files[ino].settle()
         yield Acquire(_closing(ino))
         self._meta.closing(ino)  # if its record is here: no mount opens it between our look and what is told
         try:
@@ -385,20 +385,11 @@ class OpenFiles:
     def _is_being_made(self, ino: int) -> Operation[bool]:
         """Has another process of this node made it, and been told nothing yet? Its record is there, and waits for a backup. What is said of
         the file now would be taken for the end of the writing that is to begin."""
-        file = self._files.get(ino)
-        if not self._making or (file is not None and (file.opening or file.has_writer or file.unreported)):
-            return False
-        try:
-            attr = yield from self._owners.ask(p.Getattr(ino))
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            return False
-        return attr.writer == self._members.node and not attr.finished
-
-    def _settle(self, ino: int) -> None:
-        if ino in self._files:
-            self._files[ino].settle()
+        if self._making and not self._counts(ino):
+            with suppress(FileNotFoundError):
+                attr = yield from self._owners.ask(p.Getattr(ino))
+                return attr.writer == self._members.node and not attr.finished
+        return False
 
     def _tell_closed(self, ino: int, facts: Facts | None, used: bool, same: bool, origin: bytes) -> Operation[None]:
         stripe = 0
