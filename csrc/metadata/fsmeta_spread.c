@@ -48,6 +48,14 @@ void meta_set_manager(struct meta *meta, int32_t manager) {
     pthread_mutex_unlock(&meta->spread_lock);
 }
 
+/* The kernel of the node that makes a directory keeps its times from then on, so it is to hear of others. */
+static void watch(struct meta *meta, uint64_t ino, int32_t asker) {
+    enter(meta);
+    struct dir *dir = fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino)) ? fsmeta_find_dir(meta, ino) : NULL;
+    if (dir != NULL) (void)fsmeta_watch(meta, &dir->watchers, asker);
+    leave(meta, 0);
+}
+
 /* The entry was made before the directory; unless its partition came here without it, since the node that had it died. */
 static int add(struct meta *meta, const struct meta_change *c) {
     struct meta_attr attr = {
@@ -55,6 +63,7 @@ static int add(struct meta *meta, const struct meta_change *c) {
     uint64_t old;
     uint32_t old_type;
     int error = meta_dir_add(meta, c->ino, c->dir, c->name, c->length, &attr);
+    if (error == 0) watch(meta, c->ino, c->asker);
     if (error == 0) meta_insert(meta, c->dir, c->name, c->length, 0, c->ino, S_IFDIR, false, &old, &old_type, NULL);
     return error;
 }
