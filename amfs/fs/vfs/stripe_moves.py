@@ -26,7 +26,7 @@ from amfs.vocabulary.events import FsAwaited
 
 STRIPES_LISTED = 10_000
 STRIPES_AT_ONCE = 64
-PARTITIONS_AT_ONCE = 2  # are brought from one node: what is asked for in between waits for no more than these
+PARTITIONS_AT_ONCE = 4  # are brought from one node: what is asked for in between waits for no more than these
 COPIED_AT_ONCE = 16  # partitions whose copies are brought before any of them is served
 BRING_PAUSE_S = 1.0  # at most, before what could not be brought is tried again
 
