@@ -88,8 +88,8 @@ class FileSystem(Machine):
         caches = Caches(calls, meta, members)
         self._backups = backups = Backups(calls, meta, members)
         self._stripes = stripes = StripeCopies(calls, meta, members)
-        stripe_moves = StripeMoves(calls, meta, members, stripes)
-        self.mover = PartitionMover(calls, meta, members, backups, stripes, stripe_moves)
+        self.stripe_moves = StripeMoves(calls, meta, members, stripes)
+        self.mover = PartitionMover(calls, meta, members, backups, stripes, self.stripe_moves)
         self._shard = Shard(calls, meta, members, owners, caches, self.mover.in_motion)
         self._directories = Directories(calls, meta, members, owners, caches)
         opener = Opener(calls, meta, members, owners, caches)
@@ -123,7 +123,7 @@ class FileSystem(Machine):
             PeerDown: self._on_peer_down,
             ClockRead: lambda event: calls.set_wall(event.wall_ns),
             FsRequested: self._on_requested,
-            FsAwaited: stripe_moves.on_awaited,
+            FsAwaited: self.stripe_moves.on_awaited,
             FsFull: evictor.on_full,
             RoomWanted: evictor.on_full,
             FsDamaged: lambda event: (damage if event.index < 0 else stripe_damage).on_damaged(event),
