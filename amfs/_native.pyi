@@ -154,14 +154,16 @@ class Io:
         """``root`` must exist; ``listen``: numeric address, "": other nodes cannot reach this one; ``limit``: bytes, 0: none; ``key``: 32
         bytes, the session's, without which there are no other nodes; ``store``: where the runs keep their files, "": nowhere. ``meta``:
         the shard in whose records open files are counted; ``serve`` and mounts take no other one."""
-    def set_table(self, owners: Sequence[int]) -> None: ...
+    def set_table(self, owners: Sequence[int], moves: Sequence[int] = ()) -> None:
+        """``moves``: partitions that move here or away by it, or still do; the others do not."""
     def lose(self, partitions: Sequence[int], version: int, copies: bool) -> None:
         """Their owner has died, and their stripes with it; before the table is set that names the heirs. ``version``: this node's number of
         the loss, which grows with each. ``copies``: of files whose stripes have copies, else of the others."""
     def lost(self, ino: int) -> bool:
         """Was some of it lost with a node? Of what is open here in stripes, or was written here and is not recorded yet."""
     def set_moving(self, partitions: Sequence[int], moving: bool) -> None:
-        """Nobody reads or writes stripes of these here until the next table; then fetch_part them at their new owners."""
+        """Nobody reads or writes stripes of these here meanwhile; fetch_part them at their new owners. There an event says for
+        which of them somebody waits."""
     def set_peer(self, peer: int, host: str, port: int, incarnation: int = 0) -> None:
         """A member, which may connect from now on, and where it listens (port 0: nowhere). An incarnation of 0 is not looked at."""
     def forget_peer(self, peer: int) -> None:
@@ -237,6 +239,7 @@ class Io:
         (4, serial, 0, size, error) from take(). ESTALE: it has another size there."""
     def fetch_part(self, serial: int, ino: int, index: int, from_: int, keep: bool = False, /) -> None: ...
     def set_copies(self, partitions: int, copies: Mapping[int, tuple[tuple[int, bool], ...]], /) -> None: ...
+    def settle_writes(self) -> None: ...
     def settle_copies(self) -> None: ...
     def push_stripe(self, serial: int, ino: int, index: int, to: int, /) -> None: ...
     def mend_stripe(self, serial: int, ino: int, index: int, from_: int, /) -> None:

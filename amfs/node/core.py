@@ -35,6 +35,7 @@ from amfs.vocabulary.events import (
     EndAttempt,
     Event,
     FileDamaged,
+    FsAwaited,
     FsDamaged,
     FsFull,
     FsHandlesClosed,
@@ -122,7 +123,7 @@ def facts_of(view: m.View) -> Facts:
     return _latest[0]
 
 
-_FOR_FS = frozenset((FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsFull, FsDamaged, FsSpilled, ClockRead))
+_FOR_FS = frozenset((FsRequested, FsWorked, FsStriped, FsHandlesClosed, FsAwaited, FsFull, FsDamaged, FsSpilled, ClockRead))
 #: Of what the machines of a node have for each other: which one hears it.
 _HEARS = {MovedAway: "drain", Leaving: "member", RoomWanted: "fs", FsWorked: "fs"}
 

@@ -36,6 +36,7 @@ from amfs.vocabulary.events import (
     Event,
     FetchData,
     FileDamaged,
+    FsAwaited,
     FsDamaged,
     FsFull,
     FsHandlesClosed,
@@ -56,7 +57,7 @@ T = TypeVar("T")
 THREADS = 4
 ROOM_MS = 2000  # a write that finds no room waits so long for others' copies to go
 SPILL_ROOM_MS = 30000  # likewise where files are spilled: a disk is slow
-DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED, DAMAGED = range(6)  # kinds of Io.take()
+DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED, DAMAGED, AWAITED = range(7)  # kinds of Io.take()
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
 #: and is found out (the input's size and time are compared after the task).
 _MAY_LINK = os.geteuid() == 0
@@ -132,7 +133,8 @@ class FileBackend:
                 w.SendBackups.by(lambda o: self.io.backups_changed()),
                 w.SetStripeCopies.by(lambda o: self.io.set_copies(o.partitions, o.copies)),
                 w.MarkCopied.by(lambda o: self.io.copied(o.ino)), w.DeferOpenings.by(lambda o: self.mounts.defer() if self.mounts else 0),
-                w.SetTable.by(lambda o: self.io.set_table(o.owners)), w.SetMoving.by(self.set_moving),
+                w.SetTable.by(lambda o: self.io.set_table(o.owners, o.moves)),
+                w.SetMoving.by(lambda o: self.io.set_moving(o.partitions, o.moving)),
                 w.RoomMade.by(lambda o: self.io.room_made(o.serial, o.freed)),
                 w.End.by(lambda o: self.io.end(o.ino)), w.EndRecorded.by(lambda o: self.io.end_recorded(o.ino)),
                 w.Lose.by(lambda o: self.io.lose(o.partitions, o.losses_seen, o.copies)), w.IsLost.by(lambda o: self.io.lost(o.ino)),
@@ -243,6 +245,8 @@ class FileBackend:
                 events.append(self._fetched(serial, size, error))
             elif kind == FULL:
                 events.append(FsFull(serial, size))
+            elif kind == AWAITED:
+                events.append(FsAwaited(serial))
             elif kind == DAMAGED:
                 events.extend(FsDamaged(ino, at) if ino else FileDamaged(key_of(path)) for ino, at, path in self.io.take_damaged())
             elif kind == STRIPED_NOW:
@@ -367,7 +371,8 @@ class FileBackend:
         self.io.fetch(serial, order.ino, order.node, order.size)
 
     def stripes(self) -> list[tuple[int, int]]:
-        """(inode, index) of every stripe that lies here, and nowhere else."""
+        """(inode, index) of every stripe that lies here, and nowhere else. Also those of writes that had begun before it moved."""
+        self.io.settle_writes()
         return [(ino, index) for ino, index, *_ in self.io.list_parts() if index >= 0 and not self.io.is_copied(ino)]
 
     def copied(self) -> list[tuple[int, int, int]]:
@@ -555,10 +560,6 @@ class FileBackend:
         return kept or any(self.io.open_count(ino))
 
     # ── peers and caches ───────────────────────────────────────────────────────────────────────────
-
-    def set_moving(self, order: w.SetMoving) -> None:
-        self.io.set_moving(range(order.partitions), False)
-        self.io.set_moving(order.away, True)
 
     def add_peer(self, node: int) -> None:
         if self.member_of is not None:

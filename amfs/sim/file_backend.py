@@ -99,6 +99,7 @@ class SimFileBackend:
         self.through: dict[int, SimFileBackend] = {}  # the nodes through which handles go
         self.kept: dict[int, bytearray] = {}  # by handle: the content that it has open, of a part that was removed since
         self.stripes_here: set[tuple[int, int]] = set()  # by tests of moving; else stripes have no place
+        self.moving: set[int] = set()  # partitions that are not served with stripes
         self.invalidated: list[tuple[Any, ...]] = []
         self.send_backups: Callable[[], None] = lambda: None  # something was changed past the poll loop
         self.names_gone: list[int] = []  # with names: of which directory, as of ``Invalidate``
@@ -129,7 +130,7 @@ class SimFileBackend:
             w.CheckPart.by(self._check_part), w.CheckStripes.by(lambda o: w.CheckedStripes(0, 0, 0, -1, -1)), w.Lose.by(self._lose),
             w.IsLost.by(lambda o: self._is_lost(o.ino)), w.SetStripeCopies.by(lambda o: None), w.ListCopied.by(lambda o: []),
             w.PushStripe.by(lambda o: 0), w.MendStripe.by(lambda o: 0), w.DropCopied.by(lambda o: None), w.MarkCopied.by(lambda o: None),
-            w.SetTable.by(lambda o: None), w.SetMoving.by(lambda o: None),
+            w.SetTable.by(self._set_table), w.SetMoving.by(self._set_moving),
             w.AddPeer.by(lambda o: None), w.SendBackups.by(lambda o: None), w.ForgetPeer.by(lambda o: self._forget_peer(o.node)),
             *self.asking.works(),
             w.Invalidate.by(self.forget),
@@ -362,6 +363,12 @@ class SimFileBackend:
         there.discard(stripe)
         self.stripes_here.add(stripe)
         return 0
+
+    def _set_table(self, order: w.SetTable) -> None:
+        self.moving = set(order.moves)
+
+    def _set_moving(self, order: w.SetMoving) -> None:
+        self.moving = self.moving.union(order.partitions) if order.moving else self.moving.difference(order.partitions)
 
     def _lose(self, order: w.Lose) -> None:
         (self._lost_copies if order.copies else self._lost_parts).update(dict.fromkeys(order.partitions, order.losses_seen))

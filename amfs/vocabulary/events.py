@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
+from amfs.vocabulary.fs_events import FsAwaited as FsAwaited
+from amfs.vocabulary.fs_events import FsDamaged as FsDamaged
+from amfs.vocabulary.fs_events import FsFull as FsFull
+from amfs.vocabulary.fs_events import FsHandlesClosed as FsHandlesClosed
+from amfs.vocabulary.fs_events import FsSpilled as FsSpilled
+from amfs.vocabulary.fs_events import FsStriped as FsStriped
 from amfs.vocabulary.messages import Message, Result, RunInfo, Status
 from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.partition import PartitionTable
@@ -304,40 +310,6 @@ class FsWorked(Struct, frozen=True):
     value: object
 
 
-class FsStriped(Struct, frozen=True):
-    """A file outgrew this node while it was written: its content lies in stripes of ``stripe`` bytes now."""
-
-    ino: int
-    stripe: int
-
-
-class FsHandlesClosed(Struct, frozen=True):
-    """The last handle through which other nodes wrote a file of this node was closed."""
-
-    ino: int
-
-
-class FsDamaged(Struct, frozen=True):
-    """The whole content of a file that lies on this node, or (``index``) a stripe of it, is not what was written."""
-
-    ino: int
-    index: int = -1
-
-
-class FsSpilled(Struct, frozen=True):
-    """So many bytes of files of the file system are in this node's spill directory by now."""
-
-    size: int
-
-
-class FsFull(Struct, frozen=True):
-    """``wanted`` bytes of what lies on this node must go, or a write is refused; answered by the work ``RoomMade`` with ``serial``. 0: no
-    write waits, but the high-water mark was passed by so much."""
-
-    serial: int
-    wanted: int
-
-
 # ── effects ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -588,8 +560,8 @@ class MovedForTask(Struct, frozen=True):
 
 Event = (
     Received | TimerFired | TasksExited | JobDone | StoreFailed | FileDamaged | RoomRead | PeerDown | AddTasks | RunSkipped | AdoptFiles
-    | Expanded | NotExpanded | FilesSeen | FilesLost | ForgetFiles | CloseList | StopRun | Started | MembersChanged | PeersHeard
-    | PeerGone | Leaving | DrainOrdered | MoveAway | MovedAway | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsFull | FsDamaged
+    | Expanded | NotExpanded | FilesSeen | FilesLost | ForgetFiles | CloseList | StopRun | Started | MembersChanged | PeersHeard | PeerGone
+    | Leaving | DrainOrdered | MoveAway | MovedAway | FsRequested | FsWorked | FsStriped | FsHandlesClosed | FsAwaited | FsFull | FsDamaged
     | FsSpilled | GiveWay | RoomWanted | RoomGiven | AttemptEnded | ClockRead | EndAttempt | MoveForTask | ViewChanged | ClientGone
 )  # fmt: skip
 Effect = (

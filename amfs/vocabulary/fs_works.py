@@ -444,14 +444,18 @@ class IsLost(WorkOrder[bool], frozen=True):
 
 
 class SetTable(WorkOrder[None], frozen=True):
+    """``moves``: as of ``SetMoving``; no other partition moves then."""
+
     owners: tuple[int, ...]
+    moves: tuple[int, ...]
 
 
 class SetMoving(WorkOrder[None], frozen=True):
-    """Stripes of the partitions ``away`` are on their way from or to here: nobody reads or writes them until they have arrived."""
+    """Stripes of these partitions are on their way from or to here: nobody reads or writes them until they have arrived. (``FsAwaited``
+    says for which somebody waits.) Or they are no more."""
 
-    partitions: int
-    away: list[int]
+    partitions: tuple[int, ...]
+    moving: bool
 
 
 class AwaitBackup(WorkOrder[None], frozen=True):

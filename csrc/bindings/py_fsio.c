@@ -83,12 +83,17 @@ static int32_t *node_list(PyObject *numbers, size_t *count) {
     return nodes;
 }
 
-static PyObject *io_set_table(PyObject *self, PyObject *numbers) {
-    size_t count;
-    int32_t *owners = node_list(numbers, &count);
-    if (owners == NULL) return NULL;
-    fsio_set_table(fsio_of_object(self), owners, count);
+static PyObject *io_set_table(PyObject *self, PyObject *args) {
+    PyObject *numbers, *partitions = NULL;
+    size_t count, moving = 0;
+
+    if (!PyArg_ParseTuple(args, "O|O:set_table", &numbers, &partitions)) return NULL;
+    int32_t *owners = node_list(numbers, &count), *moves = owners == NULL || partitions == NULL ? NULL : node_list(partitions, &moving);
+    if (owners != NULL && (partitions == NULL || moves != NULL))
+        fsio_set_table(fsio_of_object(self), owners, count, (const uint32_t *)moves, moving); /* a negative one is beyond all */
     free(owners);
+    free(moves);
+    if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -114,10 +119,7 @@ static PyObject *io_set_moving(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "Op:set_moving", &numbers, &moving)) return NULL;
     int32_t *partitions = node_list(numbers, &count);
     if (partitions == NULL) return NULL;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t partition = (uint32_t)partitions[i]; /* a negative one is beyond all */
-        fsio_set_moving(fsio_of_object(self), &partition, 1, moving != 0);
-    }
+    fsio_set_moving(fsio_of_object(self), (const uint32_t *)partitions, count, moving != 0); /* a negative one is beyond all */
     free(partitions);
     Py_RETURN_NONE;
 }
@@ -471,12 +473,13 @@ static PyObject *io_questions(PyObject *self, void *closure) {
 }
 
 static PyMethodDef io_methods[] = {
-    {"set_table", io_set_table, METH_O, "Owners of the partitions, for stripes."},
+    {"set_table", io_set_table, METH_VARARGS,
+     "set_table($self, owners, moves=(), /)\n--\n\nOwners of the partitions, for stripes, and those that move."},
     {"lose", io_lose, METH_VARARGS,
      "lose($self, partitions, version, copies, /)\n--\n\nTheir stripes went with a node; before that table is set."},
     {"lost", io_lost, METH_O, "Is a stripe of it lost that is written here, or was and is not recorded yet."},
     {"set_moving", io_set_moving, METH_VARARGS,
-     "set_moving($self, partitions, moving, /)\n--\n\nNobody reads or writes their stripes here until the next table."},
+     "set_moving($self, partitions, moving, /)\n--\n\nNobody reads or writes their stripes here meanwhile."},
     {"set_peer", io_set_peer, METH_VARARGS,
      "set_peer($self, peer, host, port, incarnation=0, /)\n--\n\nA member, and where it listens (port 0: nowhere)."},
     {"forget_peer", io_forget_peer, METH_O, "It is dead: callers that wait for it fail at once."},
@@ -492,6 +495,7 @@ static PyMethodDef io_methods[] = {
      "fetch_part($self, serial, ino, index, from_, keep=False, /)\n--\n\nA part moves here; keep: a stripe, and stays there as a copy."},
     {"set_copies", fsio_set_copies_object, METH_VARARGS,
      "set_copies($self, partitions, copies, /)\n--\n\n{partition: [(node, has it all its stripes)]}: where changes of stripes go, too."},
+    {"settle_writes", fsio_settle_writes_object, METH_NOARGS, "Writes of stripes that did not know what moves have been made."},
     {"settle_copies", fsio_settle_copies_object, METH_NOARGS, "Changes of stripes that did not know the copies set last have been made."},
     {"push_stripe", fsio_push_stripe_object, METH_VARARGS, "push_stripe($self, serial, ino, index, to, /)\n--\n\nA copy of a stripe."},
     {"is_copied", fsio_is_copied_object, METH_O, "Do the stripes of it that are here have copies, or are some."},

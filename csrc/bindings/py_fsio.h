@@ -19,6 +19,7 @@ static inline struct fsio *fsio_of_object(PyObject *io) { return ((io_object *)i
 /* What the files of Io share. */
 PyObject *fsio_list_parts_object(PyObject *io, PyObject *unused);
 PyObject *fsio_set_copies_object(PyObject *io, PyObject *args);
+PyObject *fsio_settle_writes_object(PyObject *io, PyObject *unused);
 PyObject *fsio_settle_copies_object(PyObject *io, PyObject *unused);
 PyObject *fsio_fetch_part_object(PyObject *io, PyObject *args);
 PyObject *fsio_push_stripe_object(PyObject *io, PyObject *args);

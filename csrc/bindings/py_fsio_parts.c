@@ -84,6 +84,12 @@ PyObject *fsio_set_copies_object(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+PyObject *fsio_settle_writes_object(PyObject *self, PyObject *unused) {
+    (void)unused;
+    WITHOUT_GIL(fsio_writes_settle(fsio_of_object(self)));
+    Py_RETURN_NONE;
+}
+
 PyObject *fsio_settle_copies_object(PyObject *self, PyObject *unused) {
     (void)unused;
     WITHOUT_GIL(fsio_copies_settle(fsio_of_object(self)));

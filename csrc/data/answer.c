@@ -87,13 +87,16 @@ static bool answer_read(struct asking *asking) {
     bool moving = false, ours = true, exact = request->flag != 0;
     if (request->offset > INT64_MAX || request->length > INT64_MAX - request->offset) return false;
     if (request->index >= 0) ours = fsio_stripe_ours(asking->io, request->ino, (uint64_t)request->index, &moving);
-    if (moving && !exact) return reply(asking, ESTALE, 0, NULL, 0);
-    if (moving || !ours) { /* it is fetched away: what was being written when that began is in it */
-        pthread_rwlock_wrlock(&asking->io->striped->writes);
-        pthread_rwlock_unlock(&asking->io->striped->writes);
+    if (moving && !exact) {
+        (void)fsio_stripe_served(asking->io, request->ino, (uint64_t)request->index); /* the poll loop hears that somebody waits */
+        return reply(asking, ESTALE, 0, NULL, 0);
     }
+    if (moving || !ours) fsio_writes_settle(asking->io); /* it is fetched away: what was being written when that began is in it */
     int part = fsio_part_open(asking->io, request->ino, request->index, PART_READ);
-    if (part == -ENOENT && request->index >= 0 && !exact) return reply(asking, ours ? 0 : ESTALE, 0, NULL, 0); /* zeros */
+    if (part == -ENOENT && request->index >= 0 && !exact) { /* zeros, or it has been fetched away since we looked */
+        bool hole = ours && fsio_stripe_served(asking->io, request->ino, (uint64_t)request->index);
+        return reply(asking, hole ? 0 : ESTALE, 0, NULL, 0);
+    }
     if (part < 0) return reply(asking, -part, 0, NULL, 0);
     bool fine = false, looked_at = request->index >= 0 && !exact && request->offset == 0 && asking->io->store->checks;
     if (looked_at && fsio_check(asking->io, part, request->ino, request->index, NULL) == DIGESTS_DAMAGED) {

@@ -49,7 +49,8 @@ struct opens *fsio_opens(const struct fsio *io);
 int fsio_port(const struct fsio *io);
 int fsio_event_fd(const struct fsio *io); /* readable while fsio_take has something */
 int fsio_root_fd(const struct fsio *io);
-void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions); /* stripe (hash(ino)+i)%P -> node, as fsmeta.h */
+/* Stripe (hash(ino)+i)%P -> node, as fsmeta.h. `moves`: those that move here or away by it, or still do; the others do not. */
+void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions, const uint32_t *moves, size_t count);
 /* The owner of these partitions has died, and their stripes with it: to be called before the table of that version, which names heirs that have none of
  * them, is set. A file that has a stripe there is lost: whatever is done with it is EIO but cutting it to nothing. What is opened from now on has been
  * written since then, unless fsio_known_since says otherwise. */
@@ -66,11 +67,13 @@ struct fsio_copies {
     bool in_step[FSIO_COPIES_MAX];
 };
 void fsio_set_copies(struct fsio *io, struct fsio_copies *all); /* of all partitions of the table; takes it over */
+void fsio_writes_settle(struct fsio *io); /* writes of stripes here that did not know the table set last, or what moves, have been made */
 void fsio_copies_settle(struct fsio *io); /* changes that did not know the copies set last have been made; waits for other nodes */
 bool fsio_is_copied(struct fsio *io, uint64_t ino); /* do its stripes here have copies */
 int fsio_copied(struct fsio *io, uint64_t ino); /* from now on they have */
-/* While a partition moves nobody reads or writes its stripes here: who wants to waits for the next table, up to stall_ms. The order is: moving at the
- * old owner, fsio_fetch_part of each part at the new one, fsio_set_table everywhere (which ends it). */
+/* While a partition moves nobody reads or writes its stripes here: who wants to waits until that has ended, up to stall_ms. The first of them at the
+ * node that is to have it is told as FSIO_EVENT_AWAITED. The order is: a table by which it moves, at the old owner and at the new one;
+ * fsio_fetch_part of each part at the new one; there it moves no more. */
 void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, bool moving);
 /* A member of the session, that may connect from now on, and where it listens (`port` 0: nowhere). An incarnation of 0 is not looked at. */
 void fsio_set_peer(struct fsio *io, int32_t peer, uint64_t incarnation, const char *host, int port);
@@ -200,6 +203,7 @@ enum fsio_event_kind {
     FSIO_EVENT_FULL, /* fsio_room_made is awaited; serial 0: by nobody, the mark was passed */
     FSIO_EVENT_FETCHED, /* fsio_fetch_stored has ended; size: bytes */
     FSIO_EVENT_DAMAGED, /* fsio_take_damage has something */
+    FSIO_EVENT_AWAITED, /* somebody waits for stripes of a partition that moves here; serial: the partition */
 };
 struct fsio;
 void fsio_tell_done(struct fsio *io, uint64_t serial, int error); /* FSIO_EVENT_DONE of something that is done elsewhere */

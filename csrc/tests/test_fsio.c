@@ -37,7 +37,7 @@ static void start(uint64_t limit) {
         node[i] = fsio_new(&options, error, sizeof error);
         CHECK(node[i] != NULL && fsio_port(node[i]) > 0);
         fsio_set_stall_ms(node[i], 5000);
-        fsio_set_table(node[i], owners, PARTITIONS);
+        fsio_set_table(node[i], owners, PARTITIONS, NULL, 0);
     }
     for (int i = 0; i < NODES; i++)
         for (int j = 0; j < NODES; j++)

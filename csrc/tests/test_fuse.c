@@ -33,7 +33,7 @@ static struct bench start(bool no_open) {
     CHECK(it.meta != NULL && meta_set_table(it.meta, owners, PARTITIONS, 1) == 0);
     it.io = fsio_new(&(struct fsio_options){.root = top, .threads = 1, .opens = meta_opens(it.meta)}, error, sizeof error);
     CHECK(it.io != NULL);
-    fsio_set_table(it.io, owners, PARTITIONS);
+    fsio_set_table(it.io, owners, PARTITIONS, NULL, 0);
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
     setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);

@@ -85,7 +85,7 @@ def full(cluster: Cluster) -> int:
 def lose(cluster: Cluster, heir: int, *parts: int) -> None:
     """Stripes of these partitions were lost on their way to the heir, which begins to tell everybody."""
     node = cluster.nodes[heir]
-    node.fs.calls.spawn(node.fs.mover._lose(list(parts), False))
+    node.fs.calls.spawn(node.fs.stripe_moves.lose(list(parts), False))
     cluster.tell(node, TimerFired(None))
 
 

@@ -143,7 +143,7 @@ def test_nodes_that_join_one_after_the_other_take_no_copy_away(seed: int) -> Non
             assert read(cluster, living(cluster)[0], b"/%d" % number) == content(number)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 4, 6, 7, 8, 10])
+@pytest.mark.parametrize("seed", [0, 1, 3, 4, 5, 7, 8, 10])
 def test_records_that_a_backup_hands_over_go_with_the_names_of_all_keepers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The heir has asked all nodes for them, and is the owner no more when the records leave: the next one released the backup alone, and
     others went on as keepers without hearing of changes (seed 723292)."""

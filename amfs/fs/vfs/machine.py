@@ -36,6 +36,7 @@ from amfs.fs.vfs.requests import Requests
 from amfs.fs.vfs.shard import Shard
 from amfs.fs.vfs.stripe_copies import StripeCopies
 from amfs.fs.vfs.stripe_damage import StripeDamage
+from amfs.fs.vfs.stripe_moves import StripeMoves
 from amfs.fs.vfs.task_files import ContentLost, TaskFiles
 from amfs.fs.vfs.url_moves import UrlMoves
 from amfs.fs.vfs.whole_files import WholeFiles
@@ -49,6 +50,7 @@ from amfs.vocabulary.events import (
     ClientGone,
     ClockRead,
     EndAttempt,
+    FsAwaited,
     FsDamaged,
     FsFull,
     FsHandlesClosed,
@@ -86,7 +88,8 @@ class FileSystem(Machine):
         caches = Caches(calls, meta, members)
         self._backups = backups = Backups(calls, meta, members)
         self._stripes = stripes = StripeCopies(calls, meta, members)
-        self.mover = PartitionMover(calls, meta, members, backups, stripes)
+        self.stripe_moves = StripeMoves(calls, meta, members, stripes)
+        self.mover = PartitionMover(calls, meta, members, backups, stripes, self.stripe_moves)
         self._shard = Shard(calls, meta, members, owners, caches, self.mover.in_motion)
         self._directories = Directories(calls, meta, members, owners, caches)
         opener = Opener(calls, meta, members, owners, caches)
@@ -120,6 +123,7 @@ class FileSystem(Machine):
             PeerDown: self._on_peer_down,
             ClockRead: lambda event: calls.set_wall(event.wall_ns),
             FsRequested: self._on_requested,
+            FsAwaited: self.stripe_moves.on_awaited,
             FsFull: evictor.on_full,
             RoomWanted: evictor.on_full,
             FsDamaged: lambda event: (damage if event.index < 0 else stripe_damage).on_damaged(event),
@@ -242,8 +246,7 @@ class FileSystem(Machine):
         members.set_version(version)
         if lost:
             members.note_lost(lost, False)
-        if not first:
-            self.mover.expect(owners)
+        moves = self.mover.expect(owners)
         self._meta.set_table(owners, version)
         if first:
             uid, gid = self._owner
@@ -252,7 +255,7 @@ class FileSystem(Machine):
                 self._meta.dir_set_copies(ROOT, self._default_copies)
         if lost:
             calls.order(w.Lose(tuple(lost), members.losses_seen, False))
-        calls.order(w.SetTable(owners))
+        calls.order(w.SetTable(owners, moves))
         if lost:
             self._backups.forget(lost)
         if members.owners != owners:

@@ -1,9 +1,11 @@
-"""Partitions that move when nodes come or go (MemFS §II): only those whose owner changed, each with its records and its stripes. Pure.
+"""Partitions that move when nodes come or go (MemFS §II): only those whose owner changed, each with its records. Pure.
+
+Owns who serves the records of a partition. Its stripes follow (``stripe_moves.py``).
 
 At any time one node has the records of a partition. When it learns of a table that gives the partition to another it stops serving it and
 sends the records, until that one has said that they are there; a node that is asked twice for the same answers so again. Both must have the
-same table, so nothing that is older than what the owner has can come to it. The owner serves the records from then on, and brings the
-stripes one after the other. The node that sent them stays a backup, like those that it had, until the owner has one that is in step.
+same table, so nothing that is older than what the owner has can come to it. The owner serves the records from then on, and has the
+stripes brought. The node that sent them stays a backup, like those that it had, until the owner has one that is in step.
 
 The backup of a partition inherits it: when all live nodes know of the death, and none has it on its way, what is there of it is served. If
 there are several backups (one was taking the place of another) the heir has the others forget first. If the heir is not in step another one
@@ -15,26 +17,22 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from amfs._native import Meta
 from amfs.fs.vfs.backups import Backups
-from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together, work
+from amfs.fs.vfs.calls import PAUSE_LAST_S, Calls, Operation, Sleep, ask, failure, together
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.stripe_copies import StripeCopies
-from amfs.vocabulary import fs_works as w
+from amfs.fs.vfs.stripe_moves import StripeMoves
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE
+from amfs.vocabulary.attr import META_NOT_MINE
 
 RECORD_BYTES = 4 << 20  # in one message, or those of one partition
-PARTITIONS_AT_ONCE = 64  # whose stripes are brought before any of them is served; that are inherited in one turn of the loop
-STRIPES_LISTED = 10_000
-STRIPES_AT_ONCE = 64
+INHERITED_AT_ONCE = 64  # partitions, in one turn of the loop
 IN_STEP = 2  # of Meta.shadow_state
 JOIN_S = 0.5  # a new node waits so long for what is sent to it, before it asks all others
-BRING_PAUSE_S = 1.0  # at most, before what could not be brought is tried again
 
 
 def batched(ours: list[int], lost: list[int], most: int) -> Iterator[tuple[list[int], list[int]]]:
@@ -46,17 +44,14 @@ def batched(ours: list[int], lost: list[int], most: int) -> Iterator[tuple[list[
 class PartitionMover:
     """Sends and takes in partitions."""
 
-    def __init__(self, calls: Calls, meta: Meta, members: Members, backups: Backups, stripes: StripeCopies) -> None:
+    def __init__(self, calls: Calls, meta: Meta, members: Members, backups: Backups, stripes: StripeCopies, moves: StripeMoves) -> None:
         self._backups = backups
         self._calls = calls
         self._meta = meta
         self._members = members
         self._stripes = stripes
-        #: Partitions that are ours and here, but for stripes that have not come yet -> how often they are being brought (a partition may
-        #: leave, and come back meanwhile).
-        self._fetching: Counter[int] = Counter()
+        self._moves = moves
         stripes.away = lambda: self._arriving | self._leaving.keys()
-        stripes.incomplete = self._fetching.keys
         self._keepers: dict[int, set[int]] = {}  # partitions that are to be inherited -> who has all their stripes that have copies
         self._leaving: dict[int, int] = {}  # partitions whose records are here and that are not ours -> version of the table since which
         self._arriving: set[int] = set()  # partitions that are ours, and whose records are not here
@@ -70,13 +65,11 @@ class PartitionMover:
         self._senders: set[int] = set()  # nodes to which partitions are being sent
         self._asking = False
         calls.serve(
-            p.StripesOf.by(self._stripes_of),
             p.Arrive.by(self._arrive),
             p.Have.by(self._have),
             p.HandOver.by(self._hand_over),
             p.ForgetBackup.by(self._forget_backup),
-            p.Lose.by(self._lost),
-            p.StillComing.by(lambda peer, call: self.in_motion() or self.is_fetching() or members.version < call.version),
+            p.StillComing.by(lambda peer, call: self.in_motion() or moves.is_fetching() or members.version < call.version),
         )
 
     def in_motion(self) -> bool:
@@ -85,14 +78,18 @@ class PartitionMover:
 
     def is_fetching(self) -> bool:
         """Are stripes on their way to this node?"""
-        return bool(self._fetching)
+        return self._moves.is_fetching()
 
-    def expect(self, owners: tuple[int, ...]) -> None:
-        """Before ``meta`` knows the table: what comes by it is not here yet."""
+    def expect(self, owners: tuple[int, ...]) -> tuple[int, ...]:
+        """Before ``meta`` knows the table: what comes by it is not here yet. The partitions that nobody may be served with stripes of."""
         before, me = self._members.owners, self._members.node
-        coming = {part for part, owner in enumerate(owners) if owner == me != before[part]}
+        coming = {part for part, owner in enumerate(owners) if owner == me and (not before or before[part] != me)}
+        going = {part for part, owner in enumerate(before) if owner == me != owners[part]}
+        if not before:  # the shard has no table yet, and nobody asks it before its first view is over
+            return self._moves.expect(coming if set(owners) != {me} else set())
         self._meta.set_moving(sorted(coming), True)
         self._frozen |= coming
+        return self._moves.expect(coming | going)
 
     def move(self, owners: tuple[int, ...], dead: set[int]) -> None:
         """The table is ``owners`` from now on (``meta`` knows it already)."""
@@ -115,8 +112,8 @@ class PartitionMover:
         self._keep_ours()
         if returned and self._meta.copies_wanted():
             returned = [part for part in returned if owners[part] == members.node and part not in self._arriving]
-            self._fetching.update(returned)
-            self._calls.spawn(self._reclaim(returned))
+            self._moves.begin(returned)
+            self._calls.spawn(self._moves.reclaim(returned))
         self._freeze()
         self._wake_senders()
         if self._arriving and not self._asking:
@@ -152,7 +149,7 @@ class PartitionMover:
         self._meta.set_moving(sorted(self._frozen - away), False)
         self._meta.set_moving(sorted(away - self._frozen), True)
         self._frozen = away
-        self._calls.order(w.SetMoving(len(self._members.owners), sorted(away | self._fetching.keys())))
+        self._moves.freeze(away)
 
     # ── sending ────────────────────────────────────────────────────────────────────────────────────
 
@@ -213,17 +210,6 @@ class PartitionMover:
         self._freeze()
         return bool(taken)
 
-    def _stripes_of(self, peer: int, call: p.StripesOf) -> Operation[list[tuple[int, int]]]:
-        wanted = {part for part in call.partitions if self._members.owners[part] != self._members.node}
-        if wanted & self._fetching.keys():
-            raise failure(META_BUSY)
-        partition = self._meta.stripe_partition
-        if call.copied:
-            here = sorted((ino, index) for ino, index, _ in (yield from work(w.ListCopied())) if (ino, index) > call.after)
-        else:
-            here = yield from work(w.ListStripes())
-        return [stripe for stripe in here if partition(*stripe) in wanted][:STRIPES_LISTED]
-
     # ── taking in ──────────────────────────────────────────────────────────────────────────────────
 
     def _arrive(self, peer: int, call: p.Arrive) -> Operation[list[int]]:
@@ -253,81 +239,15 @@ class PartitionMover:
                     if self._stripes.came(part, keepers, doubtful):
                         lacking.append(part)
                     new.append(part)
-        self._fetching.update(new)
+        self._moves.begin(new)
         if new:
             self._freeze()
             self._backups.choose()
             self._stripes.choose()
-            self._calls.spawn(self._bring_stripes(peer, new, set(lacking)))
+            self._calls.spawn(self._moves.bring(peer, new, set(lacking)))
         if unknown:
             self._calls.spawn(self._strike(unknown))
         return taken
-
-    def _bring_stripes(self, peer: int, parts: list[int], lacking: set[int]) -> Operation[None]:
-        """``lacking``: those of which this node has no copies yet."""
-        for at in range(0, len(parts), PARTITIONS_AT_ONCE):
-            some = parts[at : at + PARTITIONS_AT_ONCE]
-            if not (yield from self._bring_some(peer, some)):
-                yield from self._lose(some, False)
-            yield from self._bring_copies([part for part in some if part in lacking])
-            self._serve_stripes(some)
-
-    def _serve_stripes(self, parts: list[int]) -> None:
-        """All of these that is not lost is here."""
-        self._fetching -= Counter(parts)
-        self._stripes.choose()
-        self._freeze()
-
-    def _bring_copies(self, parts: list[int]) -> Operation[None]:
-        if parts and (lost := (yield from self._stripes.bring(parts))):
-            what = f"stripes of {len(lost)} of {len(self._members.owners)} partitions are lost: all nodes that had them died together"
-            self._calls.log(f"{what}. Files that had copies there are EIO", logging.ERROR)
-            yield from self._lose(lost, True)
-
-    def _reclaim(self, parts: list[int]) -> Operation[None]:
-        """They were sent to a node that has died since, and may have changed stripes there: who has them now is asked of all."""
-        keepers: dict[int, set[int]] = {part: set() for part in parts}
-        told: set[int] = {self._members.node}
-        while nodes := sorted(self._members.live - told):
-            answers = yield from together([ask(node, p.Have(self._members.version, tuple(parts))) for node in nodes])
-            for node, answer in zip(nodes, answers, strict=True):
-                if isinstance(answer, OSError):
-                    continue
-                told.add(node)
-                for part in (part for part, how in answer if how == p.STRIPES):
-                    keepers[part].add(node)
-            if self._members.live - told:
-                yield Sleep(PAUSE_LAST_S)
-        lacking = [part for part in parts if self._stripes.returned(part, keepers[part])]
-        yield from self._bring_copies(lacking)
-        self._serve_stripes(parts)
-
-    def _inherit_copies(self, parts: list[int]) -> Operation[None]:
-        """Their owner has died, and this node was not in step with it."""
-        for at in range(0, len(parts), PARTITIONS_AT_ONCE):
-            yield from self._bring_copies(parts[at : at + PARTITIONS_AT_ONCE])
-            self._serve_stripes(parts[at : at + PARTITIONS_AT_ONCE])
-
-    def _bring_some(self, peer: int, parts: list[int]) -> Operation[bool]:
-        """The stripes of some partitions. False: ``peer`` died before all of them were here."""
-        pause = PAUSE_FIRST_S
-        while peer in self._members.live:
-            left: Sequence[tuple[int, int]] = ()
-            failed = False
-            try:
-                left = yield from ask(peer, p.StripesOf(tuple(parts), False))
-            except OSError:
-                failed = True
-            if not left and not failed:
-                return True
-            for at in range(0, len(left), STRIPES_AT_ONCE):
-                works = [work(w.FetchStripe(ino, index, peer)) for ino, index in left[at : at + STRIPES_AT_ONCE]]
-                for result in (yield from together(works)):
-                    failed = failed or (isinstance(result, OSError) and result.errno != errno.ENOENT)  # else it was deleted meanwhile
-            if failed:
-                yield Sleep(pause)  # the connection, or the room, may be there in a moment
-                pause = min(2 * pause, BRING_PAUSE_S)
-        return False
 
     def _find_orphans(self, patience_s: float) -> Operation[None]:
         """Does any node have the records of what is to arrive? Asked of all when nodes have gone; an answer knows of that. A node that has
@@ -369,7 +289,7 @@ class PartitionMover:
         version = self._members.version
         if early := [part for part in parts if part not in self._inherited]:
             # This node owned them already when the node that had their stripes died: the others count only a dead owner's as lost.
-            yield from self._lose(early, False)
+            yield from self._moves.lose(early, False)
         if version != self._members.version:
             return False
         ours = [part for part in parts if self._meta.shadow_state(part) == IN_STEP]
@@ -396,7 +316,7 @@ class PartitionMover:
         if lost:
             what = f"the names of {len(lost)} of {len(self._members.owners)} partitions are lost: their node and its backup died together"
             self._calls.log(f"{what}. A name that is not there is EIO in them, as nobody can say that it never was", logging.ERROR)
-        for some, none in batched(ours, lost, PARTITIONS_AT_ONCE):
+        for some, none in batched(ours, lost, INHERITED_AT_ONCE):
             if version != self._members.version:
                 return False
             self._take_over(some, none)
@@ -418,9 +338,9 @@ class PartitionMover:
         self._arriving.difference_update(ours, lost)
         self._inherited.difference_update(ours, lost)
         lacking = [part for part in (*ours, *lost) if self._stripes.came(part, self._keepers.pop(part, set()))]
-        self._fetching.update(lacking)
+        self._moves.begin(lacking)
         if lacking:
-            self._calls.spawn(self._inherit_copies(lacking))
+            self._calls.spawn(self._moves.inherit(lacking))
         self._stripes.choose()
         self._freeze()
         self._meta.mend_dirs(False)
@@ -471,32 +391,3 @@ class PartitionMover:
         for part in call.partitions:
             if part not in self._leaving and self._members.owners[part] == peer:
                 self._meta.drop(part)
-
-    # ── what is lost ───────────────────────────────────────────────────────────────────────────────
-
-    def _lose(self, parts: list[int], copies: bool) -> Operation[None]:
-        """Stripes of these were lost on their way here; ``copies``: of files that have copies, else of the others. Nobody is served with
-        them until all know. A node that closes a file may have heard of it with the table before, and its shard not yet: so all are told
-        again with a new table."""
-        number, version = self._calls.number(), -1
-        told: set[int] = set()
-        while True:
-            if version != self._members.version:
-                told, version = set(), self._members.version
-            nodes = sorted(self._members.live - told)
-            if not nodes:
-                return
-            answers = yield from together([ask(node, p.Lose(version, number, tuple(parts), copies)) for node in nodes])
-            told.update(node for node, answer in zip(nodes, answers, strict=True) if not isinstance(answer, OSError))
-            if self._members.live - told:
-                yield Sleep(PAUSE_LAST_S)
-
-    def _lost(self, peer: int, call: p.Lose) -> Operation[None]:
-        if call.version != self._members.version:
-            raise failure(META_NOT_MINE)
-        if (peer, call.number) in self._members.told:
-            return
-        self._members.told.add((peer, call.number))
-        self._members.note_lost(call.partitions, call.copies)
-        self._meta.lose(call.partitions, call.copies)
-        yield from work(w.Lose(call.partitions, self._members.losses_seen, call.copies))

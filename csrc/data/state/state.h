@@ -57,7 +57,7 @@ struct fsio {
 
     pthread_mutex_t table_lock;
     int32_t *owners;
-    bool *moving;
+    uint8_t *moving; /* of each partition, enum fsio_moving */
     size_t partitions;
     bool others; /* a partition belongs to another node */
     uint64_t *lost; /* of each partition: the number with which its stripes were lost last; 0: never */
@@ -86,8 +86,15 @@ void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint
 int fsio_result(struct fsio *io, int error); /* what the caller of fsio is told: no DATA_BROKEN, ECANCELED once stopped */
 
 /* table.c */
+enum fsio_moving {
+    FSIO_SERVED,
+    FSIO_MOVES,
+    FSIO_AWAITED, /* likewise, and the poll loop has been told that somebody waits for it */
+};
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
 bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */
+bool fsio_stripe_served(struct fsio *io, uint64_t ino,
+                        uint64_t index); /* ours, and here. Else whoever asks waits, and the poll loop hears of it */
 bool fsio_any_moving(struct fsio *io);
 size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index); /* with table_lock held and a table there */
 bool fsio_has_others(struct fsio *io);

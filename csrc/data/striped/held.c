@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool fsio_takes_writes(struct fsio *io, uint64_t ino, uint64_t index) {
-    bool moving;
-    return fsio_stripe_ours(io, ino, index, &moving) && !moving;
+bool fsio_takes_writes(struct fsio *io, uint64_t ino, uint64_t index) { return fsio_stripe_served(io, ino, index); }
+
+void fsio_writes_settle(struct fsio *io) {
+    pthread_rwlock_wrlock(&io->striped->writes);
+    pthread_rwlock_unlock(&io->striped->writes);
 }
 
 uint64_t fsio_part_growth(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, size_t count) {

@@ -24,14 +24,11 @@ static bool wait_for_table(struct fsio *io, int *waited_ms) {
 /* ── one stripe ── */
 
 static int read_here(struct fsio *io, uint64_t ino, uint64_t index, uint64_t at, char *to, size_t count, size_t *got) {
-    bool moving;
-    int part = fsio_part_open(io, ino, (int64_t)index, PART_READ), error = 0;
     *got = 0;
-    if (!fsio_stripe_ours(io, ino, index, &moving) || moving) { /* since we looked who owns it */
-        if (part >= 0) close(part);
-        return ESTALE;
-    }
-    if (part < 0) return -part == ENOENT ? 0 : -part;
+    if (!fsio_stripe_served(io, ino, index)) return ESTALE; /* since we looked who owns it */
+    int part = fsio_part_open(io, ino, (int64_t)index, PART_READ), error = 0;
+    if (part == -ENOENT) return fsio_stripe_served(io, ino, index) ? 0 : ESTALE; /* a hole, or it has been fetched away since */
+    if (part < 0) return -part;
     while (*got < count) {
         ssize_t more = pread(part, to + *got, count - *got, (off_t)(at + *got));
         if (more < 0 && errno == EINTR) continue;
