@@ -222,10 +222,13 @@ class Io:
         """Of a file that is open here in stripes: what ``stat`` says until it is read, or written. None: that one stays."""
     def await_backups(self, serial: int, ticket: int) -> None:
         """Ends, as a job, when backups know all changes of the shard up to the ticket."""
-    def ask(self, serial: int, nodes: tuple[int, ...], op: int, ino: int, now: int, name: bytes, value: bytes, /) -> None:
-        """Ask the shards of other nodes directly (csrc/metadata/peer_meta.h). Ends as a job when all have answered."""
-    def answers(self, serial: int, /) -> list[tuple[int, bytes]]:
-        """Of such a job that has ended, for each node: errno, ECONNABORTED if nobody knows whether it was done, and bytes. Once."""
+    def ask(self, serial: int, steps: tuple[tuple[tuple[int, ...], int, int, int, bytes, bytes, int], ...], /) -> None:
+        """Ask the shards of other nodes directly (csrc/metadata/peer_meta.h). A step: nodes, op, inode, now, name, value, and where in
+        the value eight bytes are replaced by what the step before was answered; -1: by nothing, but that must have been zeros. A step
+        begins when all nodes have answered the one before so. Ends as a job when none begins any more."""
+    def answers(self, serial: int, /) -> list[list[tuple[int, bytes]]]:
+        """Of such a job that has ended, for each step that began and each of its nodes: errno, ECONNABORTED if nobody knows whether it was
+        done, and bytes. Once."""
     def backups_changed(self) -> None:
         """The shard was told of other backups, or has something to tell them."""
     def set_spill(self, directory: str) -> None:

@@ -9,6 +9,7 @@ from amfs.vocabulary.peer_requests import AddDirectory, AnyChange, DropDirectory
 
 _HEAD = struct.Struct("<BBHiQQIIIiq")
 _ADD, _DROP, _FREEZE, _THAW = 1, 2, 3, 4
+NUMBER_AT = 8  # where in a change the number of the directory is
 
 
 def pack(changes: Sequence[AnyChange], askers: Sequence[int]) -> bytes | None:
@@ -25,6 +26,11 @@ def pack(changes: Sequence[AnyChange], askers: Sequence[int]) -> bytes | None:
             case _:
                 return None
     return b"".join(parts)
+
+
+def numbered(change: bytes, ino: int) -> bytes:
+    """The same change, of the directory of this number."""
+    return change[:NUMBER_AT] + struct.pack("<Q", ino) + change[NUMBER_AT + 8 :]
 
 
 def made_old(data: bytes) -> Iterator[tuple[int, int, int, bytes, bool]]:

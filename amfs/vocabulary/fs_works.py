@@ -494,6 +494,33 @@ class StrikeAt(WorkOrder[None], frozen=True):
     ino: int
 
 
+class Made(msgspec.Struct, frozen=True):
+    error: int  # of the reserving
+    ino: int
+    answers: list[list[int] | None] | None  # of the spreading; None: it was not begun
+
+
+class MakeAt(WorkOrder[Made], frozen=True):
+    """The one, and if it is done the other, with the number of the directory."""
+
+    reserve: ReserveAt
+    add: SpreadTo
+
+
+class Removed(msgspec.Struct, frozen=True):
+    counts: list[list[int] | None]  # of the freezing
+    struck: int | None  # the error; None: it was not begun
+    answers: list[list[int] | None] | None  # likewise, of the dropping
+
+
+class RemoveAt(WorkOrder[Removed], frozen=True):
+    """The first; if all nodes have answered that the directory is empty the second, and if that is done the third."""
+
+    freeze: SpreadTo
+    strike: StrikeAt
+    drop: SpreadTo
+
+
 class TouchAt(WorkOrder[None], frozen=True):
     """Entries of a directory have changed, whose home is a node."""
 
@@ -539,6 +566,6 @@ AnyWork = (
     | CheckStore | DigestOutside | SeenOutside | ImportFile | ExportFile
     | OpenStorages | CloseStorages | CountMoved | FetchUrl | ReadUrl | StoreUrl
     | ToStore | OwnerOfStored | FromStore | Lose | IsLost | SetTable | SetMoving | AwaitBackup | SendBackups
-    | SpreadTo | ReserveAt | StrikeAt | TouchAt
+    | SpreadTo | ReserveAt | StrikeAt | MakeAt | RemoveAt | TouchAt
     | AddPeer | ForgetPeer | Invalidate
 )  # fmt: skip

@@ -2,6 +2,8 @@
 #ifndef AMFS_PY_FSIO_H
 #define AMFS_PY_FSIO_H
 
+#include <stdatomic.h>
+
 #include "data/fsio.h"
 #include "py_common.h"
 
@@ -11,6 +13,7 @@ typedef struct {
     PyObject *meta; /* that others may ask directly; NULL: none */
     pthread_mutex_t answers_lock;
     struct fsio_asked *answers; /* that nobody has taken yet */
+    atomic_bool asks_no_more;
 } io_object;
 
 /* Borrowed from an amfs._native.Io: keep a reference to that. */

@@ -220,7 +220,7 @@ class Cluster:
         for node, event, changed in waiting:
             heard = node.asking.answer(event, changed)
             if self.silent and heard is None:
-                heard = FsWorked(event.serial, errno.ECONNABORTED, None)
+                heard = node.asking.give_up(event)
             if heard is None:
                 self.unsettled.append((node, event, changed))
             elif node.number not in self.dead:

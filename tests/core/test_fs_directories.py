@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from fs_cluster import Cluster, Node, Real
 
+from amfs.sim import asking
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import messages as m
 from amfs.vocabulary import peer_requests as p
@@ -21,6 +22,7 @@ class Counted(Cluster):
 
     def __init__(self, nodes: int, seed: int) -> None:
         self.spreads = 0
+        self.works: dict[type, int] = {}
         self.lists: set[int] = set()
         super().__init__(nodes, seed)
 
@@ -33,6 +35,7 @@ class Counted(Cluster):
 
     def work(self, node: Node, effect: FsWork) -> FsWorked:
         self.spreads += isinstance(effect.order, w.SpreadTo)
+        self.works[type(effect.order)] = self.works.get(type(effect.order), 0) + 1
         return super().work(node, effect)
 
 
@@ -55,6 +58,25 @@ def test_changes_at_the_same_time_go_to_all_nodes_together(seed: int) -> None:
     tokens = [cluster.start(node, "rmdir", 1, name) for node, name in names]
     assert [error_of(cluster, token) for token in tokens] == [0] * len(names)
     assert 0 < cluster.spreads <= len(names)
+    cluster.settle()
+    cluster.check()
+    assert not Real(cluster).list(b"/")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_change_alone_takes_one_work(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no question is lost."""
+    monkeypatch.setattr(asking, "UNASKED", 0.0)
+    monkeypatch.setattr(asking, "LOST", 0.0)
+    cluster = Counted(4, seed)
+    meta = cluster.nodes[0].meta
+    names = [name for name in (b"%d" % n for n in range(60)) if meta.owner(meta.name_partition(1, name)) != 0][:20]
+    for what, order in (("mkdir", w.MakeAt), ("rmdir", w.RemoveAt)):
+        cluster.works.clear()
+        for i, name in enumerate(names):
+            cluster.call(i % 4, what, 1, name, *((0o755,) if what == "mkdir" else ()))
+        assert cluster.works[order] == len(names)
+        assert not any(cluster.works.get(other) for other in (w.ReserveAt, w.StrikeAt, w.SpreadTo))
     cluster.settle()
     cluster.check()
     assert not Real(cluster).list(b"/")

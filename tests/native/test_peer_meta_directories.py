@@ -8,10 +8,12 @@ import errno
 import select
 import stat
 import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from peer_meta_nodes import GUARD_S, META_BUSY, META_NOT_MINE, RESERVE, ROOT, SPREAD, STRIKE, Cluster, Line, Node
+from peer_meta_nodes import GUARD_S, META_BUSY, META_NOT_MINE, RESERVE, ROOT, SPREAD, STRIKE, Cluster, Line, Node, record
 
 from amfs.vocabulary.attr import Attr
 from amfs.vocabulary.directory_changes import pack
@@ -91,8 +93,20 @@ def test_names_of_directories_are_reserved_and_struck(cluster: Cluster, line: Li
         meta.lookup(ROOT, name, 0)
 
 
+Step = tuple[tuple[int, ...], int, int, int, bytes, bytes, int]
+
+
 def ask_all(node: Node, nodes: tuple[int, ...], number: int, value: bytes) -> list[tuple[int, bytes]]:
-    node.io.ask(number, nodes, SPREAD, number, 0, b"", value)
+    (heard,) = ask_steps(node, number, spread(nodes, number, value))
+    return heard
+
+
+def spread(nodes: tuple[int, ...], number: int, value: bytes, fill: int = -1) -> Step:
+    return nodes, SPREAD, number, 0, b"", value, fill
+
+
+def ask_steps(node: Node, number: int, *steps: Step) -> list[list[tuple[int, bytes]]]:
+    node.io.ask(number, steps)
     while True:
         assert select.select([node.io.fd], [], [], GUARD_S)[0]
         if number in (serial for _, serial, *_ in node.io.take()):
@@ -125,3 +139,66 @@ def test_all_are_asked_at_once_and_heard_together(tmp_path: Path) -> None:
         assert error != 0
     finally:
         cluster.stop()
+
+
+@pytest.fixture
+def connected(tmp_path: Path) -> Iterator[Cluster]:
+    """Node 0 is the manager, and has asked the others already."""
+    cluster = Cluster(tmp_path, 3)
+    for node in cluster.nodes:
+        node.meta.set_manager(0)
+    number = 1
+    while any(error for error, _ in ask_all(cluster.nodes[0], (1, 2), number, changes_of(manager=0))):
+        number += 1
+    yield cluster
+    cluster.stop()
+
+
+LATER = 1000  # numbers of spreads after those
+
+
+def reserve(cluster: Cluster, name: bytes, node: int = 1) -> Step:
+    return (node,), RESERVE, ROOT, 1, name, b"", -1
+
+
+def add_unnumbered(cluster: Cluster, name: bytes) -> Step:
+    return spread((1, 2), LATER, changes_of(directory(0, name), manager=0), 4 + 8)
+
+
+def test_a_directory_gets_the_number_that_was_reserved(connected: Cluster) -> None:
+    name = connected.name_at(1)
+    (reserved,), added = ask_steps(connected.nodes[0], LATER, reserve(connected, name), add_unnumbered(connected, name))
+    (ino,) = struct.unpack("<Q", reserved[1])
+    assert [error for error, _ in (reserved, *added)] == [0, 0, 0]
+    assert [node.meta.dir_find(ROOT, name)[0] for node in connected.nodes[1:]] == [ino, ino]
+
+
+def test_no_directory_is_made_whose_name_is_not_reserved(connected: Cluster) -> None:
+    name = connected.name_at(1)
+    connected.nodes[1].meta.create(ROOT, name, 1, 0, None, tuple(record()))
+    steps = ask_steps(connected.nodes[0], LATER, reserve(connected, name), add_unnumbered(connected, name))
+    assert [[error for error, _ in step] for step in steps] == [[errno.EEXIST]]
+    assert [node.meta.counts()["dirs"] for node in connected.nodes] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_directory_is_dropped_if_it_is_empty_everywhere(connected: Cluster, empty: bool) -> None:
+    name, manager = connected.name_at(1), connected.nodes[0]
+    (reserved,), _ = ask_steps(manager, LATER, reserve(connected, name), add_unnumbered(connected, name))
+    (ino,) = struct.unpack("<Q", reserved[1])
+    if not empty:
+        place = next(n for n in range(1000) if manager.meta.owner(manager.meta.name_partition(ino, b"%d" % n)) == 2)
+        connected.nodes[2].meta.create(ino, b"%d" % place, 1, 0, None, tuple(record()))
+    freeze = spread((1, 2), LATER + 1, changes_of(FreezeDirectory(ino, True), manager=0))
+    strike = (1,), STRIKE, ROOT, 2, name, struct.pack("<Q", ino), -1
+    drop = spread((1, 2), LATER + 2, changes_of(DropDirectory(ino, ROOT, name, False, 60), manager=0))
+    steps = ask_steps(manager, LATER + 2, freeze, strike, drop)
+    assert [len(step) for step in steps] == ([2, 1, 2] if empty else [2])
+    assert [node.meta.counts()["dirs"] for node in connected.nodes[1:]] == [1 if empty else 2] * 2
+
+
+def test_what_is_no_step(connected: Cluster) -> None:
+    cases: list[Any] = [(), ((),), (spread((1,), 1, b"1234567", 0),)]
+    for wrong in cases:
+        with pytest.raises((ValueError, TypeError)):
+            connected.nodes[0].io.ask(1, wrong)

@@ -16,38 +16,18 @@ from contextlib import suppress
 from amfs._native import Meta
 from amfs.fs.vfs.caches import EVERY_NAME, Caches, Name
 from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, number_of, together, work
-from amfs.fs.vfs.direct import Direct
-from amfs.fs.vfs.members import Members
+from amfs.fs.vfs.direct import Direct, Tried, Wish, latest
+from amfs.fs.vfs.members import Members, below
 from amfs.fs.vfs.owners import Owners
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
 from amfs.vocabulary.attr import Attr
 from amfs.vocabulary.directory_changes import pack
 
-BRANCHES = 4  # the last of five nodes hears it in one step, the last of a thousand in five
 LOCK = "directories"  # one change after the other
 SPREADING = "spreading"  # no node is introduced while a change is on its way to all
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
-
-
-class _Wish:
-    """To make a directory, or to remove one."""
-
-    __slots__ = ("dir", "done", "error", "made", "name", "now", "peer", "touched")
-
-    def __init__(self, peer: int, dir: int, name: bytes, now: int, made: Attr | None = None) -> None:
-        self.peer = peer
-        self.dir = dir
-        self.name = name
-        self.now = now
-        self.made = made
-        self.done = False
-        self.error: OSError | None = failure(errno.EIO)  # unless something better comes of it
-        self.touched = False  # the home of the directory has seen to its times
-
-    def ended(self, answer: int | OSError) -> None:
-        self.error = answer if isinstance(answer, OSError) else None
-        self.touched = not isinstance(answer, OSError) and answer > 0
+_Answers = list[int | OSError]  # to changes that go together
 
 
 class Directories:
@@ -62,14 +42,14 @@ class Directories:
         self._direct = Direct(calls, meta, members, owners)
         self._spreads = 0  # changes that this node has spread as the manager
         self._applied: tuple[int, int, list[int]] = (-1, 0, [])  # the last spread: its manager, its number there, what came of it here
-        self._wishes: list[_Wish] = []  # that wait for the lock
+        self._wishes: list[Wish] = []  # that wait for the lock
         self._forgotten: list[w.Invalidate] = []  # what the change being applied makes old
         calls.serve(
             p.Mkdir.by(self._mkdir),
             p.Rmdir.by(self._rmdir),
             p.Rename.by(self._rename),
             p.ChangeDirectory.by(self._change),
-            p.Spread.by(self._take_spread),
+            p.Spread.by(lambda peer, call: self._take_spread(peer, call)),
             p.Directories.by(self._take_all),
             p.ReportDirectories.by(lambda peer, call: meta.export_dirs() if members.introduced else None),
             p.SettleDirectories.by(lambda peer, call: calls.wait(LOCK)),
@@ -123,15 +103,43 @@ class Directories:
         made = call.attr
         if above[1] & stat.S_ISGID:
             made = made._replace(mode=made.mode | stat.S_ISGID, gid=above[4])
-        ino = yield from self._direct.reserve(dir, name)
-        made = made._replace(ino=ino, mode=stat.S_IFDIR | stat.S_IMODE(made.mode), nlink=2, atime=now, mtime=now, ctime=now)
-        yield from self._in_company(_Wish(peer, dir, name, now, made))
-        return made
+        made = made._replace(mode=stat.S_IFDIR | stat.S_IMODE(made.mode), nlink=2, atime=now, mtime=now, ctime=now)
+        wish = Wish(peer, dir, name, now, made)
+        tried = yield from self._make_alone(wish, made)
+        if not wish.done:
+            wish.made = made._replace(ino=(yield from self._direct.reserve(dir, name, tried)))
+            yield from self._in_company(wish)
+        elif wish.error is not None:
+            raise wish.error
+        return wish.made or made
+
+    def _make_alone(self, wish: Wish, made: Attr) -> Operation[Tried | None]:
+        """While no other directory is being changed C asks the node of the name, and then at once all others."""
+        node = self._direct.node_ahead(wish.dir, wish.name)
+        if node < 0 or self._calls.is_held(LOCK) or self._calls.is_held(SPREADING):
+            return None
+        yield Acquire(LOCK)
+        yield Acquire(SPREADING)
+        try:
+            call = self._next([(wish.peer, p.AddDirectory(0, wish.dir, wish.name, made))])
+            tried, said = yield from self._direct.make(node, wish, call)
+            if tried.error:
+                return tried
+            wish.made = made._replace(ino=said.ino)
+            add = p.AddDirectory(said.ino, wish.dir, wish.name, wish.made)
+            (answer,) = yield from self._answers(p.Spread((add,), call.order, 0, call.askers, call.number), said.answers)
+            wish.ended(answer)
+            wish.done = True
+            self._touch_for([wish])
+        finally:
+            self._calls.release(SPREADING)
+            self._calls.release(LOCK)
+        return None
 
     def _rmdir(self, peer: int, call: p.Rmdir) -> Operation[None]:
-        yield from self._in_company(_Wish(peer, call.dir, call.name, call.now))
+        yield from self._in_company(Wish(peer, call.dir, call.name, call.now))
 
-    def _in_company(self, wish: _Wish) -> Operation[None]:
+    def _in_company(self, wish: Wish) -> Operation[None]:
         """Directories that are made and removed at the same time go to all nodes together: whoever gets the lock does what waits for it."""
         self._wishes.append(wish)
         yield Acquire(LOCK)
@@ -144,46 +152,48 @@ class Directories:
                 finally:
                     for one in wishes:
                         one.done = True
-                latest: dict[int, int] = {}
-                for one in wishes:
-                    if one.error is None and one.touched:
-                        self.remember_touch(one.now, one.dir)
-                    elif one.error is None:
-                        latest[one.dir] = max(one.now, latest.get(one.dir, 0))
-                for dir, now in latest.items():
-                    self.touch(dir, now)
+                self._touch_for(wishes)
         finally:
             self._calls.release(LOCK)
         if wish.error is not None:
             raise wish.error
 
-    def _add_all(self, wishes: list[_Wish]) -> Operation[None]:
+    def _touch_for(self, wishes: list[Wish]) -> None:
+        for one in wishes:
+            if one.error is None and one.touched:
+                self.remember_touch(one.now, one.dir)
+        for dir, now in latest(wishes).items():
+            self.touch(dir, now)
+
+    def _add_all(self, wishes: list[Wish]) -> Operation[None]:
         made = [(one, one.made) for one in wishes if one.made is not None]
         added = yield from self._spread_all([(one.peer, p.AddDirectory(attr.ino, one.dir, one.name, attr)) for one, attr in made])
         for (one, _), answer in zip(made, added, strict=True):
             one.ended(answer)
 
-    def _remove_all(self, wishes: list[_Wish]) -> Operation[None]:
+    def _remove_all(self, wishes: list[Wish]) -> Operation[None]:
         """They are frozen everywhere, those that are empty everywhere go, and the others thaw."""
         numbers = yield from together([self._number_of(one.dir, one.name) for one in wishes])
-        left: dict[int, _Wish] = {}
+        left: dict[int, Wish] = {}
         for one, ino in zip(wishes, numbers, strict=True):
             if isinstance(ino, OSError):
                 one.error = ino
             elif left.setdefault(ino, one) is not one:
                 one.error = failure(errno.ENOENT)  # another one removes it just now
-        counts = yield from self._spread_all([(one.peer, p.FreezeDirectory(ino, True)) for ino, one in left.items()])
+        ahead = (yield from self._remove_alone(*next(iter(left.items())))) if len(left) == 1 else None
+        counts, tried, gone = ahead or (None, None, None)
+        counts = counts or (yield from self._spread_all([(one.peer, p.FreezeDirectory(ino, True)) for ino, one in left.items()]))
         for one, count in zip(left.values(), counts, strict=True):
             one.error = count if isinstance(count, OSError) else failure(errno.ENOTEMPTY) if count else None
         empty = {ino: one for ino, one in left.items() if one.error is None}
-        removed = yield from together([self._direct.strike(one.dir, one.name, ino, one.peer) for ino, one in empty.items()])
-        for one, gone in zip(empty.values(), removed, strict=True):
-            one.error = gone if isinstance(gone, OSError) else None
+        removed = yield from together([self._direct.strike(one.dir, one.name, ino, one.peer, tried) for ino, one in empty.items()])
+        for one, struck in zip(empty.values(), removed, strict=True):
+            one.error = struck if isinstance(struck, OSError) else None
         ends = [
             (one.peer, p.FreezeDirectory(ino, False) if one.error else p.DropDirectory(ino, one.dir, one.name, False, one.now))
             for ino, one in left.items()
         ]
-        dropped = yield from self._spread_all(ends)
+        dropped = gone or (yield from self._spread_all(ends))
         stay: list[tuple[int, p.AnyChange]] = []
         for (ino, one), answer in zip(left.items(), dropped, strict=True):
             if one.error is None:
@@ -191,6 +201,24 @@ class Directories:
             if isinstance(answer, OSError) and one.error is answer:
                 stay.append((one.peer, p.FreezeDirectory(ino, False)))
         yield from self._spread_all(stay)
+
+    def _remove_alone(self, ino: int, wish: Wish) -> Operation[tuple[_Answers, Tried | None, _Answers | None] | None]:
+        """C has all others freeze it, the node of the name strike the entry, and all others drop it, as far as nothing comes between. None:
+        C was not asked."""
+        node = self._direct.node_ahead(wish.dir, wish.name)
+        if node < 0 or self._calls.is_held(SPREADING):
+            return None
+        yield Acquire(SPREADING)
+        try:
+            freeze = self._next([(wish.peer, p.FreezeDirectory(ino, True))])
+            drop = self._next([(wish.peer, p.DropDirectory(ino, wish.dir, wish.name, False, wish.now))])
+            if self._make(freeze, []) != [0]:
+                return (yield from self._answers(freeze)), None, None
+            tried, said = yield from self._direct.remove(node, wish, ino, freeze, drop)
+            counts = yield from self._answers(freeze, said.counts)
+            return counts, tried, (yield from self._answers(drop, said.answers)) if said.struck == 0 else None
+        finally:
+            self._calls.release(SPREADING)
 
     def _number_of(self, dir: int, name: bytes) -> Operation[int]:
         """Of a directory that is to go. The manager knows all that there are."""
@@ -334,21 +362,30 @@ class Directories:
         """Likewise several, which do not depend on each other, for the nodes that want them."""
         if not changes:
             return []
-        me = self._members.node
         yield Acquire(SPREADING)
         try:
-            order = (me, *sorted(self._members.live - {me}))
-            self._spreads += 1
-            askers, wanted = zip(*changes, strict=True)
-            call = p.Spread(wanted, order, 0, askers, self._spreads)
-            nodes = yield from self._take_spread(me, call)
-        except OSError as error:
-            return [error] * len(changes)
+            return (yield from self._answers(self._next(changes)))
         finally:
             self._calls.release(SPREADING)
+
+    def _next(self, changes: Sequence[tuple[int, p.AnyChange]]) -> p.Spread:
+        """The next spread of this manager, to all nodes that live."""
+        me = self._members.node
+        self._spreads += 1
+        askers, wanted = zip(*changes, strict=True)
+        return p.Spread(wanted, (me, *sorted(self._members.live - {me})), 0, askers, self._spreads)
+
+    def _answers(self, call: p.Spread, heard: Sequence[list[int] | None] | None = None) -> Operation[_Answers]:
+        """Of all nodes, this one first, together. ``heard``: of the others, as far as they have been asked already."""
+        try:
+            nodes = yield from self._take_spread(self._members.node, call, heard)
+        except OSError as error:
+            return [error] * len(call.changes)
         return [failure(-min(answers)) if min(answers) < 0 else sum(answers) for answers in zip(*nodes, strict=True)]
 
-    def _take_spread(self, peer: int, call: p.Spread) -> Operation[list[list[int]]]:
+    def _take_spread(
+        self, peer: int, call: p.Spread, heard: Sequence[list[int] | None] | None = None
+    ) -> Operation[list[list[int]]]:
         manager = call.order[0]
         end = self._calls.now + PATIENCE_S
         while self._members.manager != manager:
@@ -360,7 +397,7 @@ class Directories:
         try:
             told: list[w.Invalidate] = []
             mine = self._make(call, told)
-            answers, _ = yield from together([self._relay(call, mine), self._have_forgotten(told)])
+            answers, _ = yield from together([self._relay(call, mine, heard), self._have_forgotten(told)])
             if isinstance(answers, OSError):
                 raise answers
             return answers
@@ -374,37 +411,39 @@ class Directories:
             yield from together([work(old) for old in (w.Invalidate(inodes), *names)])
         return []
 
-    def _relay(self, call: p.Spread, mine: list[int]) -> Operation[list[list[int]]]:
+    def _relay(self, call: p.Spread, mine: list[int], heard: Sequence[list[int] | None] | None) -> Operation[list[list[int]]]:
         """Pass changes on down the tree; the answers from below and ``mine``."""
-        answers = [mine]
+        answers, places, count = [mine], below(call.place, len(call.order)), len(call.order)
+        left = [place for place, answer in enumerate(heard or (), 1) if answer is None]
+        if heard and len(heard) == count - 1 and not any(below(place, count) for place in left):
+            answers, places = [mine, *(answer for answer in heard if answer is not None)], left
         failed: OSError | None = None
-        below = _below(call.place, len(call.order))
-        while below:
-            asked = yield from self._pass_on(call, below)
+        while places:
+            asked = yield from self._pass_on(call, places)
             dead: list[int] = []
-            for child, answer in zip(below, asked, strict=True):
+            for child, answer in zip(places, asked, strict=True):
                 if not isinstance(answer, OSError):
                     answers += answer
                 elif answer.errno == errno.EHOSTDOWN:
-                    dead += _below(child, len(call.order))  # it is no member any more, and has no say; those below it have
+                    dead += below(child, count)  # it is no member any more, and has no say; those below it have
                 else:
                     failed = answer
-            below = dead
+            places = dead
         if failed is not None:
             raise failed
         return answers
 
-    def _pass_on(self, call: p.Spread, below: list[int]) -> Operation[list[list[list[int]] | OSError]]:
+    def _pass_on(self, call: p.Spread, places: list[int]) -> Operation[list[list[list[int]] | OSError]]:
         """To these places. Where nobody is below, C tells C; what it will not hear there the poll loop must."""
-        leaves = [place for place in below if not _below(place, len(call.order))]
+        leaves = [place for place in places if not below(place, len(call.order))]
         heard = yield from self._direct.spread([call.order[place] for place in leaves], call)
         told = {place: answer for place, answer in zip(leaves, heard, strict=True) if answer is not None}
-        left = [place for place in below if place not in told]
+        left = [place for place in places if place not in told]
         asked = yield from together([
             ask(call.order[place], p.Spread(call.changes, call.order, place, call.askers, call.number)) for place in left
         ])  # fmt: skip
         answers = dict(zip(left, asked, strict=True))
-        return [answers[place] if place in answers else [told[place]] for place in below]
+        return [answers[place] if place in answers else [told[place]] for place in places]
 
     # ── a change, on every node ────────────────────────────────────────────────────────────────────
 
@@ -557,8 +596,3 @@ class Directories:
         self.heed()
         self._meta.mend_dirs(True)
         yield from work(w.Invalidate((), (EVERY_NAME,)))  # a change that not all had heard of is made here by now, or taken back
-
-
-def _below(place: int, count: int) -> list[int]:
-    """The places below one in a tree of ``count``."""
-    return [child for child in range(BRANCHES * place + 1, BRANCHES * place + BRANCHES + 1) if child < count]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+BRANCHES = 4  # of the tree of nodes: the last of five hears of a change in one step, the last of a thousand in five
+
 
 class Members:
     """What this node knows of the session."""
@@ -56,3 +58,8 @@ class Members:
         """Were stripes of one of these lost since ``losses_seen`` was that?"""
         lost = self.lost_copies if copies else self.lost
         return any(lost.get(part, 0) > since for part in partitions)
+
+
+def below(place: int, count: int) -> list[int]:
+    """The places below one in a tree of ``count`` nodes."""
+    return [child for child in range(BRANCHES * place + 1, BRANCHES * place + BRANCHES + 1) if child < count]
