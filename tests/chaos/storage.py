@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from amfs.host.processes import is_running
 from amfs.net.records import SessionRecord, load
-from chaos.stores import STORES, Directory, NotHere, Store, sha_of_file
+from chaos.stores import RECORD, STORES, Directory, NotHere, Store, sha_of_file
 
 NODES = 3
 MIDDLE = 24 << 20  # bytes of one of them, which goes in parts
@@ -309,7 +309,7 @@ class Soak:
             found = self.inside("/target")
         else:
             found = self.outside({"dump": "target/", "dump of one": "target-one/", "run": "target-run/"}[way])
-            found = {key: value for key, value in found.items() if not key.endswith("/.amfs-directory")}
+            found = {key: value for key, value in found.items() if not key.endswith(RECORD)}
         return {key: value for key, value in found.items() if not key.startswith(".amfs-")}
 
     def usual_s(self, way: str) -> tuple[float, Digests]:
