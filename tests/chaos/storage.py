@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from amfs.host.processes import is_running
 from amfs.net.records import SessionRecord, load
-from chaos.stores import STORES, Directory, NotHere, Store, sha_of_file
+from chaos.stores import RECORD, STORES, Directory, NotHere, Store, sha_of_file
 
 NODES = 3
 MIDDLE = 24 << 20  # bytes of one of them, which goes in parts
@@ -246,7 +246,9 @@ class Soak:
 
     def ways_to_kill(self) -> list[str]:
         """Of a directory; of one file; and of a run whose outputs are both."""
-        ways = [*self.ways(), *(f"{way} of one" for way in self.ways()), *(["run"] if self.store.writes else [])]
+        ways = [*self.ways(), *(f"{way} of one" for way in self.ways())]
+        if self.store.writes and "://" in self.store.url:  # outputs of a run get other places only at URLs
+            ways.append("run")
         return [way for way in ways if way in self.chosen] if self.chosen else ways
 
     def prepared(self, way: str, version: int) -> tuple[list[str], Digests]:
@@ -285,7 +287,7 @@ class Soak:
 
     def _prepared_run(self, new: dict[str, bytes], version: int) -> tuple[list[str], Digests]:
         """A task that makes a directory, half of whose names are of this version only, and one that makes a file."""
-        names = {key: f"{key[3:]}-{version}" if number % 2 else key[3:] for number, key in enumerate(new)}
+        names = {key: f"{key[3:]}-{version}" if number % 2 and key != "in/middle" else key[3:] for number, key in enumerate(new)}
         top = self.place / "run-in"
         shutil.rmtree(top, ignore_errors=True)
         top.mkdir()
@@ -309,7 +311,7 @@ class Soak:
             found = self.inside("/target")
         else:
             found = self.outside({"dump": "target/", "dump of one": "target-one/", "run": "target-run/"}[way])
-            found = {key: value for key, value in found.items() if not key.endswith("/.amfs-directory")}
+            found = {key: value for key, value in found.items() if not key.endswith(RECORD)}
         return {key: value for key, value in found.items() if not key.startswith(".amfs-")}
 
     def usual_s(self, way: str) -> tuple[float, Digests]:

@@ -29,6 +29,7 @@ _PIECE = 8 << 20
 _THREADS = 8
 _PROBE = "probe"  # an object by which it is seen whether a server serves
 _UP_S = 120.0
+RECORD = "/.amfs-directory"  # that a directory is whole: no part of what did not end
 
 
 class Store:
@@ -129,7 +130,7 @@ class Directory(Store):
             shutil.rmtree(path, ignore_errors=True)
 
     def unfinished(self) -> list[str]:
-        return [key for key in self._all("") if "/.amfs-" in f"/{key}"]
+        return [key for key in self._all("") if "/.amfs-" in f"/{key}" and not key.endswith(RECORD)]
 
 
 class Ssh(Directory):
@@ -373,7 +374,7 @@ class Hdfs(Store):
         self._ask("DELETE", prefix, "op=DELETE&recursive=true").close()
 
     def unfinished(self) -> list[str]:
-        return [key for key in self._all("") if "/.amfs-" in f"/{key}"]
+        return [key for key in self._all("") if "/.amfs-" in f"/{key}" and not key.endswith(RECORD)]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
