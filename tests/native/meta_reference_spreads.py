@@ -73,6 +73,8 @@ class Spreads(Names):
         try:
             if kind == ADD:
                 self.dir_add(ino, dir, name, Attr(mode=mode, uid=uid, gid=gid, rank=rank, atime=now, mtime=now, ctime=now))
+                if self.mine(self.ino_partition(ino)):
+                    self.watch(self.dirs[ino].watchers, asker)
                 with suppress(Refused):
                     self.insert(dir, name, 0, ino, stat.S_IFDIR, False)
             elif kind == DROP:

@@ -14,6 +14,8 @@ from meta_making import NEW, add_dir, alone, made, names, refused
 
 from amfs._native import Meta
 from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE, META_SET_MODE, META_SET_MTIME, NO_LAYOUT, ROOT, STRIPED, WHOLE, Attr
+from amfs.vocabulary.directory_changes import pack
+from amfs.vocabulary.peer_requests import AddDirectory
 
 # ── directories ────────────────────────────────────────────────────────────────────────────────────
 
@@ -51,6 +53,18 @@ def test_layout_rules_hold_below_where_they_stand() -> None:
     assert meta.dir_layout(b) == (WHOLE, 0)
     with refused(errno.EINVAL):
         meta.dir_set_layout(a, STRIPED, 0)
+
+
+@pytest.mark.parametrize(("asker", "told"), [(0, ()), (1, (1,))])
+def test_the_node_that_made_a_directory_is_told_when_its_times_change(asker: int, told: tuple[int, ...]) -> None:
+    meta = Meta(0)
+    meta.set_table([0, 1], 1)
+    here = 0 << 40 | 50
+    attr = Attr(mode=stat.S_IFDIR | 0o755, atime=5, mtime=5, ctime=5)
+    packed = pack([AddDirectory(here, ROOT, b"here", attr)], [asker])
+    assert packed is not None and meta.spread(1, 1, packed)[0] >= 0
+    assert meta.dir_touch(here, 9) == told
+    assert meta.dir_touch(here, 10) == (), "once, until it asks again"
 
 
 def test_touching_a_directory_is_for_its_home() -> None:
