@@ -155,7 +155,7 @@ def test_inputs_that_are_larger_than_memory_are_read_from_the_disk() -> None:
     sources = {name: source for source, name in record.inputs}
     for name in "abc":
         copy = node.machine.runs[RUN].files[key(name)].copy
-        assert sources[name] == (f"@/disk/{copy:x}" if name in away else f"/store/7/{name}")
+        assert sources[name] == (f"@@/disk/{copy:x}" if name in away else f"/store/7/{name}")
     assert record.stamps == ((350 * KIB, 1000 + 350 * KIB),) * 3, "they are compared after the task like any input"
 
 
@@ -166,7 +166,7 @@ def test_a_file_that_is_larger_than_memory_is_fetched_to_the_disk() -> None:
     node.feed(JobDone(fetch.serial, "", 2 * LIMIT))
     assert node.effect(Evict) == Evict(key("x"), fetch.serial)
     (record,) = node.launched()
-    assert record.inputs == ((f"@/disk/{fetch.serial:x}", "x"),)
+    assert record.inputs == ((f"@@/disk/{fetch.serial:x}", "x"),)
     node.exits(1).tell(SHARD, m.Drop(RUN, keys("x")))
     assert node.effect(DropSpilled) == DropSpilled([fetch.serial])
 
