@@ -231,6 +231,8 @@ class Membership(Machine):
         if mine is None or (old is not None and message.epoch < old.epoch):
             return  # a node never goes back: partitions have moved since
         self.unit_size = message.unit_size
+        for client in self.clients if old is None else ():  # they greeted this node before it had a view
+            self.send(client, message)
         self._adopt(message)
 
     def _adopt(self, view: m.View) -> None:
@@ -247,14 +249,11 @@ class Membership(Machine):
 
     def _watch(self) -> None:
         """The manager hears all the others; everybody else hears only the manager."""
-        view = self.view
-        assert view is not None
-        live = {member.node for member in view.members} if self.is_manager else set()
+        live = set(self.nodes()) if self.is_manager else set()
         for node in [node for node in self.peers if node not in live]:
             del self.peers[node]
-        for node in sorted(live):
-            if node not in self.peers and node != self.node:
-                self._admit(node)
+        for node in sorted(live - self.peers.keys() - {self.node}):
+            self._admit(node)
 
     # ── staying in ─────────────────────────────────────────────────────────────────────────────────
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from membership_nodes import BEAT, LIMITS, beating, manager_of, node_in, view_of
+from membership_nodes import BEAT, LIMITS, beating, manager_of, member, node_in, view_of
 from parts import CLIENT, RUN, begin
+from recorder import Recorder
 
+from amfs.engine.membership import Membership
 from amfs.vocabulary import messages as m
-from amfs.vocabulary.events import PeerDown, PeerGone
+from amfs.vocabulary.events import PeerDown, PeerGone, Started
 
 # ── clients ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -19,6 +21,16 @@ def test_clients_are_told_who_is_there_and_of_every_change() -> None:
     manager.tell(CLIENT, m.Heartbeat(1))
     assert manager.take(m.View, CLIENT) == manager.machine.view, "it missed that"
     manager.forget().tell(CLIENT, m.Heartbeat(2)).nothing_left()
+
+
+def test_a_client_that_greets_a_node_before_it_is_let_in_is_answered_when_it_is() -> None:
+    """`amfs up` returns when the manager has let all nodes in, which one of them may not have heard yet."""
+    node = Recorder(Membership(member(2), 0)).feed(Started()).tell(CLIENT, m.ClientHello(CLIENT))
+    assert not node.take_all(m.View)
+    node.tell(0, view_of(1, 0, 0, 1, 2))
+    assert node.take(m.View, CLIENT) == node.machine.view
+    node.forget().tell(0, view_of(2, 0, 0, 2))
+    assert not node.take_all(m.View), "from then on the manager tells it"
 
 
 def test_the_runs_of_a_silent_client_are_ended() -> None:
