@@ -72,7 +72,7 @@ class Majority:
 
     def end(self, node: int, witness: int, now: float) -> bool:
         """The process of this member has ended. It does not count any more if ``witness`` was heard lately enough: the node itself, or its
-        manager if that is another. What is heard just after this process was stopped may have been sent long before."""
+        manager if that is another. A message that arrives just after this process was stopped may be old."""
         heard = self._heard.get(witness, -math.inf)
         sure = now - heard <= self.limits.dead_s and heard > self._woke + self.limits.heartbeat_s
         if sure and not (witness == node and node in self._deaf):

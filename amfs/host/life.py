@@ -15,6 +15,7 @@ from amfs.host.processes import boot
 
 _ENDS = "ends"  # the third line, after a text of the owner and the boot
 
+
 def hold(path: Path, text: str = "") -> int:
     """Make the file and lock it; returns the descriptor that holds the lock. Raises OSError.
 

@@ -112,7 +112,7 @@ class Process:
         self.busy_s += self.cost_us * 1e-6
 
     def end(self) -> None:
-        """End as a node does: what was sent is sent again until it is acknowledged, at most for a while."""
+        """End as a node does: it sends its last messages again until they are acknowledged, at most for a while."""
         self.die()
         self.transport.flush(self.world.now)
         if isinstance(self.transport, Linked) and self.transport.has_outstanding():

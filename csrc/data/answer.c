@@ -91,7 +91,7 @@ static bool answer_read(struct asking *asking) {
         (void)fsio_stripe_served(asking->io, request->ino, (uint64_t)request->index); /* the poll loop hears that somebody waits */
         return reply(asking, ESTALE, 0, NULL, 0);
     }
-    if (moving || !ours) fsio_writes_settle(asking->io); /* it is fetched away: what was being written when that began is in it */
+    if (moving || !ours) fsio_writes_settle(asking->io); /* it is fetched away: writes that had begun before are in it */
     int part = fsio_part_open(asking->io, request->ino, request->index, PART_READ);
     if (part == -ENOENT && request->index >= 0 && !exact) { /* zeros, or it has been fetched away since we looked */
         bool hole = ours && fsio_stripe_served(asking->io, request->ino, (uint64_t)request->index);

@@ -71,7 +71,7 @@ void fsio_writes_settle(struct fsio *io); /* writes of stripes here that did not
 void fsio_copies_settle(struct fsio *io); /* changes that did not know the copies set last have been made; waits for other nodes */
 bool fsio_is_copied(struct fsio *io, uint64_t ino); /* do its stripes here have copies */
 int fsio_copied(struct fsio *io, uint64_t ino); /* from now on they have */
-/* While a partition moves nobody reads or writes its stripes here: who wants to waits until that has ended, up to stall_ms. The first of them at the
+/* While a partition moves nobody reads or writes its stripes here: a thread that wants to waits until that has ended, up to stall_ms. The first one at the
  * node that is to have it is told as FSIO_EVENT_AWAITED. The order is: a table by which it moves, at the old owner and at the new one;
  * fsio_fetch_part of each part at the new one; there it moves no more. */
 void fsio_set_moving(struct fsio *io, const uint32_t *partitions, size_t count, bool moving);

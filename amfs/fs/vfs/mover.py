@@ -81,7 +81,7 @@ class PartitionMover:
         return self._moves.is_fetching()
 
     def expect(self, owners: tuple[int, ...]) -> tuple[int, ...]:
-        """Before ``meta`` knows the table: what comes by it is not here yet. The partitions that nobody may be served with stripes of."""
+        """Before ``meta`` knows the table: partitions that come by it are not here yet. Answers those of which no stripe may be served."""
         before, me = self._members.owners, self._members.node
         coming = {part for part, owner in enumerate(owners) if owner == me and (not before or before[part] != me)}
         going = {part for part, owner in enumerate(before) if owner == me != owners[part]}

@@ -383,8 +383,8 @@ class OpenFiles:
             self._forget(ino)
 
     def _is_being_made(self, ino: int) -> Operation[bool]:
-        """Has another process of this node made it, and been told nothing yet? Its record is there, and waits for a backup. What is said of
-        the file now would be taken for the end of the writing that is to begin."""
+        """Has another process of this node made it, and been told nothing yet? Its record is there, and waits for a backup. The
+        shard would take a closing for the end of the writing that is to begin."""
         if self._making and not self._counts(ino):
             with suppress(FileNotFoundError):
                 attr = yield from self._owners.ask(p.Getattr(ino))

@@ -26,7 +26,7 @@ from amfs.vocabulary.events import FsAwaited
 
 STRIPES_LISTED = 10_000
 STRIPES_AT_ONCE = 64
-PARTITIONS_AT_ONCE = 4  # are brought from one node: what is asked for in between waits for no more than these
+PARTITIONS_AT_ONCE = 4  # are brought from one node: a reader of another one waits for these at most
 COPIED_AT_ONCE = 16  # partitions whose copies are brought before any of them is served
 BRING_PAUSE_S = 1.0  # at most, before what could not be brought is tried again
 
@@ -194,7 +194,7 @@ class StripeMoves:
             yield from self.lose(lost, True)
 
     def reclaim(self, parts: list[int]) -> Operation[None]:
-        """They were sent to a node that has died since, and may have changed stripes there: who has them now is asked of all."""
+        """They were sent to a node that has died since, and may have changed stripes there: all others are asked for their stripes."""
         keepers: dict[int, set[int]] = {part: set() for part in parts}
         told: set[int] = {self._members.node}
         while nodes := sorted(self._members.live - told):
