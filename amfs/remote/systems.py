@@ -333,6 +333,9 @@ def _nanoseconds(when: Any) -> int:
 
 
 def _error(error: Exception, url: str) -> RemoteError:
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
+        error = cause  # fsspec calls a file of a web server missing, whatever the reason for which it was not told its size
     text = _NUMBERED.sub("", str(error).strip().partition("\n")[0])
     status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
     words = f"{text} {type(error).__name__}".lower()
@@ -341,6 +344,9 @@ def _error(error: Exception, url: str) -> RemoteError:
     if "certificate" in words:
         return RemoteError(Kind.UNTRUSTED, url, TRUST)
     if isinstance(error, (ConnectionError, TimeoutError)) or any(word in words for word in _UNREACHABLE):
+        reason = getattr(error, "os_error", None)  # aiohttp writes an object of the ssl module into its text
+        if isinstance(reason, OSError):
+            text = os.strerror(reason.errno) if (reason.errno or 0) > 0 else reason.strerror or text
         return RemoteError(Kind.UNREACHABLE, url, text)
     if status in (429, 500, 502, 503, 504):
         return RemoteError(Kind.BUSY, url, f"status {status}")

@@ -438,3 +438,37 @@ def test_diff_takes_urls(s3: S3, files: Files) -> None:
     assert (done.returncode, done.stdout) == (1, "< /diff/1\n> s3://diff/c/x\n"), done
     done = amfs("diff", "amfs:/diff", "s3://diff/none")
     assert done.returncode == 2 and done.stderr == "amfs: diff: s3://diff/none: no such object\n", done.stderr
+
+
+class Listed(http.server.BaseHTTPRequestHandler):
+    """A page that names one file. What is asked for the file is answered with ``status``; 0: the connection ends."""
+
+    status = 0
+
+    def do_HEAD(self) -> None:
+        page = b'<a href="one">one</a>' if self.path.endswith("/") else b""
+        if page or self.status:
+            self.send_response(200 if page else self.status)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(page)
+
+    do_GET = do_HEAD
+
+    def log_message(self, *about: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("status", "kind"), [(403, Kind.DENIED), (404, Kind.MISSING), (503, Kind.BUSY), (0, Kind.UNREACHABLE)])
+def test_a_listed_file_is_missing_only_if_the_server_says_so(status: int, kind: Kind) -> None:
+    """A server that goes away after the page has come would look like one without files."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Listed,), {"status": status})) as server:
+        threading.Thread(target=server.serve_forever).start()
+        remote, top = Storages(Settings()).place(f"http://127.0.0.1:{server.server_address[1]}/in/")
+        try:
+            with pytest.raises(RemoteError) as told:
+                list(remote.list(top))
+        finally:
+            server.shutdown()
+    assert told.value.kind is kind
