@@ -6,7 +6,7 @@ has been cut off could have more join than it has lost. Nor does a manager count
 So of two sides of a cut one goes on at most.
 
 A node that was stopped for long may have been left out meanwhile, by others that have ended since. So an end counts only if this node heard
-enough of the one that ended after it went on (``end``). Must not know: views.
+enough of the one that ended after it went on, or if that one said that it leaves (``end``). Must not know: views.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Majority:
         self.limits = limits
         self.lately_s = limits.suspect_s  # how long ago a node may have been heard last that counts as reached
         self.members: list[int] = []
+        self._manages = False  # this node is the manager
         self.gone: set[int] = set()  # members whose process has ended, as their hosts say
         self._ended: set[int] = set()  # members whose process has ended, too, but that may have left this node out before
         self._refused: dict[int, float] = {}  # node that lives and has lately given up on this one -> when it said so
@@ -44,7 +45,7 @@ class Majority:
                 self._joined[node] = epoch
         self._joined = {node: at for node, at in self._joined.items() if manages and node in members}
         self._known = {node: at for node, at in self._known.items() if node in members}
-        self.members = members
+        self.members, self._manages = members, manages
         self.gone.intersection_update(members)
         self._ended.intersection_update(members)
         known = set(members)
@@ -70,12 +71,13 @@ class Majority:
         if stopped_s > self.limits.dead_s - self.limits.suspect_s:
             self._woke = now
 
-    def end(self, node: int, witness: int, now: float) -> bool:
+    def end(self, node: int, witness: int, now: float, said: bool = False) -> bool:
         """The process of this member has ended. It does not count any more if ``witness`` was heard lately enough: the node itself, or its
-        manager if that is another. A message that arrives just after this process was stopped may be old."""
+        manager if that is another. A message that arrives just after this process was stopped may be old. But if the member ``said`` that
+        it leaves, this is the last of its messages, which come in order: it did not leave this node out, nor say that it does not hear it."""
         heard = self._heard.get(witness, -math.inf)
-        sure = now - heard <= self.limits.dead_s and heard > self._woke + self.limits.heartbeat_s
-        if sure and not (witness == node and node in self._deaf):
+        sure = now - heard <= self.limits.dead_s and (said or heard > self._woke + self.limits.heartbeat_s)
+        if sure and not (self._manages and node in self._deaf):
             self.gone.add(node)
         else:
             self._ended.add(node)

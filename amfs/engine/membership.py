@@ -124,8 +124,7 @@ class Membership(Machine):
 
     def _allow_for_pause(self) -> None:
         """A late timer shows that this process was stopped for so long. That is no silence of the others."""
-        late = self.now - self.beat_due
-        if late <= self.limits.heartbeat_s:
+        if (late := self.now - self.beat_due) <= self.limits.heartbeat_s:
             return
         self.majority.wake(self.now, late)
         self.manager_heard = min(self.manager_heard + late, self.now)
@@ -282,9 +281,7 @@ class Membership(Machine):
             self._look_for_the_silent()
             self._even_out()
         else:
-            # Others count on the word of this node for suspect_s, and it may take as long to reach them.
-            silent, voted = self.now - self.manager_heard, self.now - self.voted_at
-            self.send(view.manager, m.Heartbeat(view.epoch, silent > self.limits.suspect_s or voted <= 2 * self.limits.suspect_s))
+            self.send(view.manager, m.Heartbeat(view.epoch, self._is_deaf()))
             self._look_after_the_manager()
             self._follow_the_gone()
             if self.unreachable:  # the manager that was told may have died since
@@ -295,6 +292,10 @@ class Membership(Machine):
             for client in [c for c, heard in self.clients.items() if self.now - heard > self.limits.client_dead_s]:
                 self.clients[client] = self.now
                 self.send(client, beat)
+
+    def _is_deaf(self) -> bool:
+        """Does it not hear the manager, or may others count on that? They do for suspect_s, and its word may take as long to reach them."""
+        return self.now - self.manager_heard > self.limits.suspect_s or self.now - self.voted_at <= 2 * self.limits.suspect_s
 
     def on_heartbeat(self, peer: int, message: m.Heartbeat) -> None:
         if peer in self.clients or peer >= m.CLIENT_ID_MIN:
@@ -435,9 +436,8 @@ class Membership(Machine):
             self.out.append(Probe(self.majority.successors(self.view.manager)[0]))  # it may have ended at the same time
 
     def _take_over(self) -> None:
-        view = self.view
-        assert view is not None
-        lost = view.manager
+        assert self.view is not None
+        lost = self.view.manager
         if not self.majority.agrees(self.now):
             return
         self.log(f"manager node {lost} lost; node {self.node} takes over", logging.WARNING)
@@ -445,12 +445,12 @@ class Membership(Machine):
             self.clients[client] = self.now
         self._announce(left=tuple(sorted({lost, *self.majority.gone})))
 
-    def on_peer_gone(self, event: PeerGone) -> None:
+    def on_peer_gone(self, event: PeerGone, said: bool = False) -> None:
         """Its process has ended: no need to wait for the time-out. If this node has been cut off for longer than that, or was stopped, it
         may have been one of a majority that left this node out, and whose others live: then it still counts."""
         if self.view is None or event.peer not in self.nodes() or event.peer == self.node:
             return
-        sure = self.majority.end(event.peer, event.peer if self.is_manager else self.view.manager, self.now)
+        sure = self.majority.end(event.peer, event.peer if self.is_manager else self.view.manager, self.now, said)
         if self.is_manager and not self._end_if_left_out():
             self._take_for_dead([event.peer], PeerEvent.TIMED_OUT)
         elif sure and not self.is_manager:
@@ -489,11 +489,11 @@ class Membership(Machine):
             self.client_runs.pop(peer, None)
         if self.is_manager and message.node in self.peers:
             if peer == message.node:
-                self.majority.end(peer, peer, self.now)
+                self.majority.end(peer, peer, self.now, True)
                 self.in_order.update({peer: message.runs} if message.runs else {})
             self._take_for_dead([message.node], PeerEvent.GOODBYE)
         elif not self.is_manager and peer == message.node:
-            self.on_peer_gone(PeerGone(peer))
+            self.on_peer_gone(PeerGone(peer), True)
 
     def on_withdraw(self, peer: int, message: m.Withdraw) -> None:
         """As manager: ``peer`` drains, unless no other node would be left to take what it has."""
@@ -524,8 +524,9 @@ class Membership(Machine):
     def on_leaving(self, event: Leaving) -> None:
         """Say so, that nobody waits for this node, nor counts it among those who may have gone on without him: the manager may be leaving
         as well, and so may the first of its successors."""
-        view = self.view
-        if view is not None:
+        if (view := self.view) is not None:
+            if not self.is_manager and self._is_deaf():
+                self.send(view.manager, m.Heartbeat(view.epoch, True))  # else its last word would count for the manager
             for node in dict.fromkeys([view.manager, *self.majority.successors(view.manager)[:_TOLD]]):
                 if node != self.node:
                     self.send(node, m.Leave(self.node, event.runs))

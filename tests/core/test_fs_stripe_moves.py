@@ -119,3 +119,32 @@ def test_more_stripes_than_are_listed_at_once_come_too(seed: int, monkeypatch: p
     cluster.run_to_the_end()
     order = list(dict.fromkeys(cluster.fetched))
     assert order.index(last) < 3 * len(order) // 4  # else the very last of its sender
+
+
+class Peers(Watched):
+    """Notes of each node which others its threads reach, and the owners in its table."""
+
+    def __init__(self, seed: int) -> None:
+        self.peers: dict[int, set[int]] = {}
+        self.seen: dict[int, int] = {}  # node -> how many tables it has had
+        super().__init__(1, seed)
+
+    def work(self, node: Node, effect: FsWork) -> FsWorked:
+        peers = self.peers.setdefault(node.number, set())
+        if isinstance(effect.order, w.AddPeer):
+            assert self.seen.get(node.number), "who asks a node without a table would take all that has not come for holes"
+            peers.add(effect.order.node)
+        if isinstance(effect.order, w.SetTable):
+            if self.seen.get(node.number):
+                assert set(effect.order.owners) <= peers | {node.number}, "what is written to its stripes is EIO"
+            self.seen[node.number] = self.seen.get(node.number, 0) + 1
+        return super().work(node, effect)
+
+
+def test_an_owner_can_be_asked_before_a_table_names_it() -> None:
+    """A program that wrote a file in stripes in the moment in which a node joined was told EIO."""
+    cluster = Peers(1)
+    for number in (1, 2, 3):
+        cluster.add(number)
+        cluster.run_to_the_end()
+    assert all(count > 1 for number, count in cluster.seen.items() if number < 3)

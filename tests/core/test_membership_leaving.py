@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from membership_nodes import BEAT, LIMITS, beating, manager_of, node_in, told, view_of
+from membership_nodes import BEAT, LIMITS, beating, late, manager_of, node_in, told, view_of
 from parts import CLIENT
 
 from amfs.engine.membership import WITHDRAW_S
@@ -46,6 +46,51 @@ def test_the_last_node_goes_on_when_all_the_others_leave_at_once(order: tuple[in
     assert last.machine.is_manager
     beating(last, round(LIMITS.dead_s / BEAT) + 2)
     assert last.machine.nodes() == [3] and not last.effects_of(Stop)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_the_last_node_goes_on_though_it_was_stopped_while_the_others_left(order: tuple[int, ...]) -> None:
+    """It ended 12 s later: it took them for nodes that may have left it out. What they say when they leave says that they have not."""
+    last = late(node_in(view_of(1, 0, 0, 1, 2, 3), 3).advance(BEAT), 4.5)
+    for node in order:
+        last.tell(node, m.Leave(node))
+    assert last.machine.is_manager
+    beating(last, round(LIMITS.cut_off_s / BEAT) + 2)
+    assert last.machine.nodes() == [3] and not last.effects_of(Stop)
+
+
+def test_the_last_node_goes_on_when_each_of_the_others_leaves_as_manager() -> None:
+    """It ended 12 s later: it had not heard of node 1 for long, as members hear the manager only, and did not count that it left."""
+    members = {node: node_in(view_of(1, 0, 0, 1, 2), node) for node in (0, 1, 2)}
+    for _ in range(5):
+        for node in (1, 2):
+            members[node].advance(BEAT).tell(0, m.Heartbeat(1))
+    for node in (0, 1):
+        for to, message in members[node].feed(Leaving("signal 15")).sent:
+            if to > node and isinstance(message, m.Leave | m.ViewChange):
+                members[to].tell(node, message)
+    last = members[2]
+    assert last.machine.is_manager
+    beating(last, round(LIMITS.cut_off_s / BEAT) + 2)
+    assert last.machine.nodes() == [2] and not last.effects_of(Stop)
+
+
+def test_a_manager_that_was_stopped_while_the_others_left_goes_on() -> None:
+    manager = late(manager_of(1, 2).advance(BEAT), 4.5)
+    for node in (1, 2):
+        manager.tell(node, m.Heartbeat(1)).tell(node, m.Leave(node))
+    assert manager.machine.nodes() == [0] and not manager.effects_of(Stop)
+
+
+def test_the_last_word_of_a_node_that_does_not_hear_the_manager_says_so() -> None:
+    """It has told node 2, which may lead the others by now: the manager must not go on because it has left."""
+    leaving = node_in(view_of(1, 0, 0, 1, 2), 1).advance(LIMITS.suspect_s + 0.5).tell(2, m.Heartbeat(1)).forget().feed(Leaving("signal 15"))
+    manager = manager_of(1, 2).tell(2, m.Heartbeat(1, True))
+    said = [message for to, message in leaving.sent if to == 0]
+    assert said == [m.Heartbeat(1, True), m.Leave(1)]
+    for message in said:
+        manager.tell(1, message)
+    assert manager.machine.nodes() == [0, 1, 2]
 
 
 def test_a_node_that_leaves_does_not_count_for_those_who_stay() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -246,6 +247,8 @@ class FileSystem(Machine):
         members.set_version(version)
         if lost:
             members.note_lost(lost, False)
+        if not first:
+            self._add_peers(new)  # threads of C ask an owner as soon as they have its table, and take one that is no peer for dead
         moves = self.mover.expect(owners)
         self._meta.set_table(owners, version)
         if first:
@@ -262,8 +265,8 @@ class FileSystem(Machine):
             self.mover.move(owners, set(dead))
         for node in sorted(dead):
             calls.order(w.ForgetPeer(node))
-        for node in sorted(new - {self.node}):
-            calls.order(w.AddPeer(node))
+        if first:
+            self._add_peers(new)  # they may ask from now on: what has not come yet would be a hole for a node without a table
         self._backups.choose()
         self._stripes.choose()
         for node in sorted(dead):
@@ -276,6 +279,10 @@ class FileSystem(Machine):
         if manager == self.node:
             for node in sorted((live if new_manager else new) - {self.node}):
                 calls.spawn(self._directories.introduce(node))
+
+    def _add_peers(self, nodes: Iterable[int]) -> None:
+        for node in sorted({*nodes} - {self.node}):
+            self.calls.order(w.AddPeer(node))
 
     def _bury(self, node: int) -> None:
         """It is dead: what only it had is lost, which the records say from now on."""
