@@ -217,8 +217,8 @@ def _print(fact: dict[str, Any]) -> None:
         size, s = sum(node.get("few_copies_bytes", 0) for node in up), ("s", "have") if few > 1 else ("", "has")
         click.echo(f"  {few} file{s[0]} of amfs:/ ({size} bytes) {s[1]} fewer copies than asked for")
     if unheard := _unheard(fact):
-        which = f"node{'s' if len(unheard) > 1 else ''} {', '.join(map(str, unheard))}"
-        click.echo(f"  {which}: no answer since the nodes last changed, so files may have fewer copies than asked for")
+        silent = f"node{'s' if len(unheard) > 1 else ''} {', '.join(map(str, unheard))}"
+        click.echo(f"  {silent}: no answer since the nodes last changed, so files may have fewer copies than asked for")
     for node in nodes:
         for mount in node.get("mounts", ()):
             how = "passthrough" if mount.get("passthrough") else "cached opens" if mount.get("no_open") else "through the node"

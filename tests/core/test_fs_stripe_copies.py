@@ -103,7 +103,7 @@ def short(cluster: Cluster) -> bool:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_next_node_may_die_as_soon_as_no_node_knows_of_missing_copies(seed: int) -> None:
-    """That a backup is to be brought in step counts from the table on: while it drops what it has from an earlier time, and until it knows."""
+    """That a backup is to be brought in step counts from the table on, while it drops what is old, until it knows."""
     cluster = session(4, seed)
     for number in range(COUNT):
         write(cluster, number % 4, b"/%d" % number, content(number), STRIPED)

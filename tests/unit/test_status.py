@@ -15,7 +15,7 @@ from amfs.cli import status
     (2, [("up", 3), ("up", 2)], [1]),  # the list of members came from a node that had not heard of the change either
     (0, [("unknown", None)], []),
 ])  # fmt: skip
-def test_members_without_an_answer_since_the_last_change_are_unheard(epoch: int, nodes: list[tuple[str, int | None]], unheard: list[int]) -> None:
+def test_members_without_an_answer_are_unheard(epoch: int, nodes: list[tuple[str, int | None]], unheard: list[int]) -> None:
     told: list[dict[str, Any]] = [
         {"node": number, "state": state, **({} if heard is None else {"epoch": heard})} for number, (state, heard) in enumerate(nodes)
     ]
