@@ -131,6 +131,7 @@ def _look(session: Any, timeout_s: float) -> dict[str, Any]:
             "slots": member.slots if member is not None else 0, "endpoints": list(member.endpoints) if member is not None else [],
         }  # fmt: skip
         if number in answers:
+            node["epoch"] = answers[number].epoch
             node.update({key: value for key, value in answers[number].data.items() if key not in node})
             node["mounts"] = _mounts(session, number, host)
         fact["nodes"].append(node)
@@ -150,6 +151,13 @@ def _mounts(session: Any, node: int, host: str) -> list[dict[str, Any]]:
     except SessionError:
         return []
     return [{"path": mount.path, "adapter": mount.adapter, **mount.active} for mount in answer.mounts]
+
+
+def _unheard(fact: dict[str, Any]) -> list[int]:
+    """Members of which nobody knows what they lack: they have not answered, or not heard of the last change of the members."""
+    members = [node for node in fact["nodes"] if node["state"] in ("up", "draining", "silent")]
+    last = max([fact["epoch"], *(node.get("epoch", -1) for node in members)])
+    return [node["node"] for node in members if node.get("epoch", -1) < last]
 
 
 def _print(fact: dict[str, Any]) -> None:
@@ -208,6 +216,9 @@ def _print(fact: dict[str, Any]) -> None:
     if few:
         size, s = sum(node.get("few_copies_bytes", 0) for node in up), ("s", "have") if few > 1 else ("", "has")
         click.echo(f"  {few} file{s[0]} of amfs:/ ({size} bytes) {s[1]} fewer copies than asked for")
+    if unheard := _unheard(fact):
+        silent = f"node{'s' if len(unheard) > 1 else ''} {', '.join(map(str, unheard))}"
+        click.echo(f"  {silent}: no answer since the nodes last changed, so files may have fewer copies than asked for")
     for node in nodes:
         for mount in node.get("mounts", ()):
             how = "passthrough" if mount.get("passthrough") else "cached opens" if mount.get("no_open") else "through the node"

@@ -95,6 +95,32 @@ def test_a_second_death_before_copies_are_made_again_loses_what_had_no_other_cop
             assert read(cluster, node, path) == content(number)
 
 
+def short(cluster: Cluster) -> bool:
+    """Does any node know of names or files that lack copies?"""
+    systems = [cluster.nodes[number].fs for number in living(cluster)]
+    return any(fs.short_of_copies()[0] or (len(systems) > 1 and fs.backups()[0] != fs.backups()[1]) for fs in systems)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_next_node_may_die_as_soon_as_no_node_knows_of_missing_copies(seed: int) -> None:
+    """That a backup is to be brought in step counts from the table on, while it drops what is old, until it knows."""
+    cluster = session(4, seed)
+    for number in range(COUNT):
+        write(cluster, number % 4, b"/%d" % number, content(number), STRIPED)
+    cluster.settle()
+    assert not short(cluster)
+    for dead in ((seed + place) % 4 for place in range(3)):
+        cluster.kill(dead)
+        while short(cluster):
+            assert cluster.step()
+        table: PartitionTable = cluster.table
+        for part in range(len(table.owners)):
+            heir = table.backup_of(part)
+            assert heir is None or heir in keepers(cluster, part)
+    for number in range(COUNT):
+        assert read(cluster, living(cluster)[0], b"/%d" % number) == content(number)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_node_that_joins_takes_no_copy_away(seed: int) -> None:
     """Whoever dies while the new node is being brought in step: all is whole."""

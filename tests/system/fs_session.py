@@ -21,6 +21,7 @@ from amfs.host.processes import is_running
 from amfs.net.records import SessionRecord, load
 
 PATIENCE_S = 60.0  # only turns a hang into a failure
+LOG_SHOWN = 5000  # characters
 
 
 def amfs(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -60,6 +61,10 @@ def running(nodes: int, *options: str) -> Iterator[SessionRecord]:
         session = load(home / name / "session.json")
         try:
             yield session
+        except Exception:  # pytest shows with the failure what the nodes have to say of it
+            for log in sorted(session.directory.glob("node-*.log")):
+                print(f"── the end of {log.name}", log.read_text(errors="replace")[-LOG_SHOWN:], sep="\n")
+            raise
         finally:
             down = commands.run("down", name, "--timeout", "30", timeout=60)
             left = [entry for entry in session.nodes if is_running(entry.pid, entry.started)]

@@ -62,7 +62,6 @@ class StripeCopies:
         self._targets: list[int | None] = []  # partition -> its backup, of those of this node
         self._founded = False  # has every backup been in step once?
         self._busy: set[int] = set()  # nodes that are being brought in step, or released
-        self._filling: set[int] = set()  # those of them that get copies
         self._dropping = False
         self._left: dict[int, dict[Stripe, int]] = {}  # node -> what is to be copied there still, with its bytes
         #: Of the mover: partitions whose records are on their way, and those of which stripes are on their way here.
@@ -76,9 +75,20 @@ class StripeCopies:
         )
 
     def counts(self) -> tuple[int, int]:
-        """Files of which stripes of here are to be copied, and the bytes of these; one, where it is not known yet how many."""
+        """Files of which stripes of here are to be copied, and the bytes of these; one, where it is not known how many. None: whichever
+        node dies next, all stripes that have copies are there. So a backup counts from the table on that names it, until it knows."""
         left = [item for stripes in self._left.values() for item in stripes.items()]
-        return len({ino for (ino, _), _ in left}) or int(bool(self._filling)), sum(size for _, size in left)
+        return len({ino for (ino, _), _ in left}) or int(not self._are_in_step()), sum(size for _, size in left)
+
+    def _are_in_step(self) -> bool:
+        """The backups of all partitions of this node, those that are still on their way here among them."""
+        if not self._meta.copies_wanted() or self._targets_of is not self._members.owners:
+            return True
+        unserved = self.away() | set(self.incomplete())
+        for part, target in enumerate(self._targets):
+            if target is not None and (part in unserved or self._nodes.get(part, {}).get(target) is not KeeperState.IN_STEP):
+                return False
+        return True
 
     def _expect(self) -> Operation[None]:
         if not self._founded:
@@ -166,7 +176,6 @@ class StripeCopies:
                     yield Sleep(PAUSE_LAST_S)
         finally:
             self._busy.discard(node)
-            self._filling.discard(node)
             self._left.pop(node, None)
 
     def _advance(self, node: int, due: dict[int, dict[int, KeeperState]]) -> Operation[None]:
@@ -185,7 +194,6 @@ class StripeCopies:
             move_keeper(self._nodes[part], node, KeeperEvent.ANSWERED)
         self._review(sorted(released))
         if filling:
-            self._filling.add(node)
             yield from self._push_all(node, {part for part in filling if part in those(KeeperState.FILLING)})
         for part in set(filling).intersection(those(KeeperState.FILLING)):
             if self._is_served(part):
