@@ -403,6 +403,8 @@ class Meta:
         """The poll loop has it open, or is about to: then mounts that opened it directly leave it to the loop to tell that it is closed."""
     def direct_uses(self, ino: int) -> tuple[int, int, bool]:
         """(files, writers, telling): how mounts have it open without the poll loop; whether its shard is just being told of a closing"""
+    def making(self) -> int:
+        """How many files mounts are having other shards make, to be written here: what of these is recorded may not count as open yet."""
     def uses(self, ino: int) -> tuple[int, int, int, int]:
         """Who has the file open on this node, at this moment: readers and writers of any kind; those of them that are other nodes through
         this one; and the files of ``direct_uses``. Mounts that have it open tell the poll loop from now on when they close it."""

@@ -258,6 +258,8 @@ class SimFileBackend:
 
     def _live(self, order: w.LiveFacts) -> Facts:
         known = order.attr
+        if known.layout and not (self.is_used(known.ino) or known.ino in self.grown):
+            raise FileNotFoundError(errno.ENOENT, "in stripes, and not written any more")
         data = self.content(known.ino, Opened(known.layout * 2, self.number, stripe_of(known), known.size, SEES_ALL))
         return Facts(len(data), -(-len(data) // 512), known.atime, self.contents.written.get(known.ino, known.mtime))
 

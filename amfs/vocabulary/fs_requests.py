@@ -278,6 +278,13 @@ class Renaming(Request[None], frozen=True):
     how_far: int  # RENAMING_...
 
 
+class PerhapsMade(Request[None], frozen=True):
+    """A mount had another node make a file, to be written here, and got no answer. Whoever wanted it was told so (EIO)."""
+
+    dir: int
+    name: bytes
+
+
 class Unnamed(Request[None], frozen=True):
     """A mount has unlinked a name, or had another node do so; the record of the file, which is on another node than the name was, still
     counts it."""
@@ -541,7 +548,7 @@ class MoveUrls(Request[UrlsMoved], frozen=True):
 
 AnyRequest = (
     Lookup | Getattr | Readlink | List | Create | Mknod | Symlink | Mkdir | Link | Unlink | Rmdir | Rename | Setattr
-    | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Secure | Renaming | Unnamed | Touched
+    | SetXattr | GetXattr | ListXattr | RemoveXattr | Statfs | Open | Ensure | Closed | Secure | Renaming | PerhapsMade | Unnamed | Touched
     | Walk | ListPath | MkdirPath | RmdirPath | UnlinkPath | RenamePath | LinkPath | SymlinkPath | ReadlinkPath | SetattrPath
     | GetXattrPath | SetXattrPath | ListXattrPath | RemoveXattrPath | SetRank | GetRank | Locate | Df | Du
     | OpenPath | Read | Seek | Write | Truncate | Flush | Stat | Close | Export | Scratch | Adopt

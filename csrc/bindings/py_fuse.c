@@ -63,6 +63,7 @@ static PyObject *arguments_of(const struct amfs_fuse_request *r) {
     case FUSE_OP_STATFS: return PyTuple_New(0);
     case FUSE_OP_SET_XATTR: return Py_BuildValue("(KNNI)", ino, name_of(r), value_of(r), r->flags);
     case FUSE_OP_ENSURE: return Py_BuildValue("(KN)", ino, PyBool_FromLong(r->wrote));
+    case FUSE_OP_PERHAPS_MADE: return Py_BuildValue("(KN)", ino, name_of(r));
     case FUSE_OP_UNNAMED: return Py_BuildValue("(KNK)", ino, name_of(r), other);
     case FUSE_OP_RENAMING:
         return Py_BuildValue("(KNKNIKKKI)", ino, name_of(r), other, value_of(r), r->flags, (ull)r->attr.ino, (ull)r->cursor, (ull)r->room,

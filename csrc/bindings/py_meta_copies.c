@@ -73,6 +73,11 @@ static PyObject *direct_uses(PyObject *self, PyObject *args) {
     return Py_BuildValue("(iiN)", record.direct, record.direct_writers, PyBool_FromLong(record.telling > 0));
 }
 
+static PyObject *making(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return PyLong_FromUnsignedLong(opens_making(meta_opens(of(self))));
+}
+
 /* ── who has a file open, wherever it is recorded ── */
 
 static PyObject *uses(PyObject *self, PyObject *args) {
@@ -107,6 +112,7 @@ PyMethodDef py_meta_copies_methods[] = {
     VARARGS("closed", closed, "closed(ino)"),
     VARARGS("claim", claim, "claim(ino, claimed)"),
     VARARGS("direct_uses", direct_uses, "direct_uses(ino)"),
+    {"making", making, METH_NOARGS, "making()"},
     VARARGS("uses", uses, "uses(ino)"),
     VARARGS("count_handle", count_handle, "count_handle(ino, by, writing, other)"),
     {NULL, NULL, 0, NULL},

@@ -449,7 +449,7 @@ unsigned amfs_fuse_defer(struct amfs_fuse *mount) {
     struct node *node = mount->node;
     pthread_mutex_lock(node->lock); /* what has looked at it counts as open by now */
     atomic_store(&node->defers, true);
-    unsigned count = atomic_load(&node->making); /* what is not counted here any more counts as open, or is closed */
+    unsigned count = opens_making(node->opens); /* what is not counted here any more counts as open, or is closed */
     for (size_t i = 0; i < FILE_BUCKETS; i++)
         for (const struct file *file = node->files[i]; file != NULL; file = file->next)
             for (const struct view *view = fuse_writers(file) == 0 ? NULL : file->views; view != NULL; view = view->next)

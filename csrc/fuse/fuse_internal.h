@@ -118,7 +118,6 @@ struct node {
     atomic_bool unseen; /* a mount here opens files without a word */
     atomic_bool alone;
     atomic_bool defers; /* a file that is opened or made to be written takes the poll loop; set with the lock held */
-    atomic_uint making; /* files that other shards are being asked to make, to be written here */
     _Atomic int64_t floor; /* no time that we give is before this one */
     pthread_mutex_t touch_lock;
     struct touch touches[TOUCHES];
@@ -518,6 +517,7 @@ struct amfs_fuse_request *fuse_slow_new(const struct call *call, enum amfs_fuse_
 void fuse_slow_add(struct amfs_fuse *mount,
                    struct amfs_fuse_request *request); /* NULL: nothing (the call is refused with ENOMEM by fuse_slow_new) */
 void fuse_slow_touched(struct amfs_fuse *mount, uint64_t dir);
+void fuse_slow_perhaps_made(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length);
 /* The last handle of any kind that this node had is closed, or (`wrote`) the last writing one, which says what it wrote if it knows. */
 void fuse_slow_unused(struct amfs_fuse *mount, uint64_t ino);
 void fuse_slow_wrote(struct amfs_fuse *mount, uint64_t ino, bool last, const struct meta_attr *said);

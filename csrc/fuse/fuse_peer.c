@@ -185,13 +185,13 @@ bool peer_meta_begin(struct amfs_fuse *mount, struct amfs_fuse_request *request)
     memcpy(asking->name, request->name, request->name_length);
     bool makes = request->op == FUSE_OP_CREATE, defers = false;
     if (makes) {
-        atomic_fetch_add(&node->making, 1);
+        opens_begin_making(node->opens);
         defers = atomic_load(&node->defers);
     }
     request->direct = true;
     if (!defers && peer_meta_ask(peer_meta, owner, &question, &asking->call) == 0) return true;
     request->direct = false;
-    if (makes) atomic_fetch_sub(&node->making, 1);
+    if (makes) opens_end_making(node->opens);
     free(asking);
     return false;
 }
@@ -323,6 +323,7 @@ static bool take_answer(const struct fuse_asking *asking, const struct peer_meta
     if (asking->content) return brought(asking, answer);
     if (error == PEER_META_LOST) { /* a change may have been made: to make it once more could only lie about it */
         if (changes) amfs_fuse_reply_error(mount, asking->unique, EIO);
+        if (asking->op == FUSE_OP_CREATE) fuse_slow_perhaps_made(mount, asking->ino, asking->name, asking->name_length);
         return changes;
     }
     if (error == META_BUSY || error == META_NOT_MINE) return false;
@@ -352,7 +353,7 @@ static void answered(struct peer_meta_call *call, const struct peer_meta_answer 
     struct node *node = asking->mount->node;
     bool makes = asking->op == FUSE_OP_CREATE;
     if (!take_answer(asking, answer)) fuse_slow_again(asking->mount, asking->unique);
-    if (makes) atomic_fetch_sub(&node->making, 1); /* by now it counts as open */
+    if (makes) opens_end_making(node->opens);
     free(asking);
 }
 

@@ -30,6 +30,7 @@ const char *amfs_fuse_op_name(enum amfs_fuse_op op) {
         [FUSE_OP_REMOVE_XATTR] = "remove_xattr",
         [FUSE_OP_ENSURE] = "ensure",
         [FUSE_OP_SECURE] = "secure",
+        [FUSE_OP_PERHAPS_MADE] = "perhaps_made",
         [FUSE_OP_UNNAMED] = "unnamed",
         [FUSE_OP_RENAMING] = "renaming",
         [FUSE_OP_CLOSED] = "closed",
@@ -185,6 +186,12 @@ void fuse_slow_rename(struct amfs_fuse *mount, uint64_t unique, const struct fus
     if (hand_over(mount, unique, put_renaming, what)) return;
     struct amfs_fuse_request *request = make(FUSE_OP_RENAMING, what->name, what->length, what->to_name, what->to_length);
     if (request != NULL) put_renaming(request, what);
+    tell(mount, request);
+}
+
+void fuse_slow_perhaps_made(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length) {
+    struct amfs_fuse_request *request = make(FUSE_OP_PERHAPS_MADE, name, length, NULL, 0);
+    if (request != NULL) request->ino = dir;
     tell(mount, request);
 }
 

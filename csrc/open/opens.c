@@ -9,6 +9,7 @@ enum { BUCKETS_MIN = 64 };
 
 struct opens {
     atomic_int owners;
+    atomic_uint making;
     pthread_mutex_t mounts_lock, lock;
     struct open_record **buckets, *spare;
     size_t bucket_count, count;
@@ -23,6 +24,7 @@ struct opens *opens_new(void) {
     }
     opens->bucket_count = BUCKETS_MIN;
     atomic_init(&opens->owners, 1);
+    atomic_init(&opens->making, 0);
     pthread_mutex_init(&opens->mounts_lock, NULL);
     pthread_mutex_init(&opens->lock, NULL);
     return opens;
@@ -181,6 +183,12 @@ int opens_use_directly(struct opens *opens, uint64_t ino, int files, int writers
     pthread_mutex_unlock(&opens->lock);
     return record == NULL ? ENOMEM : 0;
 }
+
+void opens_begin_making(struct opens *opens) { atomic_fetch_add(&opens->making, 1); }
+
+void opens_end_making(struct opens *opens) { atomic_fetch_sub(&opens->making, 1); }
+
+unsigned opens_making(const struct opens *opens) { return atomic_load(&opens->making); }
 
 /* `alone`: unless another closing is being told, or the file is written. */
 static bool begin_telling(struct opens *opens, uint64_t ino, bool alone) {

@@ -62,6 +62,10 @@ static inline bool open_data_uses(const struct open_record *record) {
 
 /* ── files that are recorded elsewhere ── */
 int opens_use_directly(struct opens *opens, uint64_t ino, int files, int writers); /* more or fewer; 0 or ENOMEM */
+/* A mount has the shard make a file, to be written here: its record may be there before the file counts as open. */
+void opens_begin_making(struct opens *opens);
+void opens_end_making(struct opens *opens); /* by now it counts as open, or is closed, or was not made */
+unsigned opens_making(const struct opens *opens); /* how many are under way */
 bool opens_tell_directly(struct opens *opens, uint64_t ino); /* begin; false: the poll loop must tell, it uses it, too */
 /* Nobody else on this node brings, opens or closes the file by another way until opens_told_directly. False: somebody is about to. */
 bool opens_bring_directly(struct opens *opens, uint64_t ino);

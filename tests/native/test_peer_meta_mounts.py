@@ -32,6 +32,7 @@ def test_a_mount_does_without_the_poll_loop(cluster: Cluster) -> None:
     error, ino, handle = kernel.create(name)
     assert error == 0
     assert there.meta.getattr(ino, 1)[9] == 0, "this node writes it"
+    until(lambda: here.meta.making() == 0, "it counts as open, and as being made")
     assert kernel.write(ino, handle, b"hello") == 0
     assert kernel.size(ino) == 5
     kernel.release(ino, handle)
@@ -179,6 +180,7 @@ def test_peers_that_lie_or_die_hang_nobody(tmp_path: Path, act: Callable[[socket
         here = cluster.nodes[0]
         kernel, name = cluster.mount(0), cluster.name_at(1)
         lost = 0
+        told: list[str] = []
         end = time.monotonic() + GUARD_S
         while not lost and time.monotonic() < end:
             before = here.io.questions[0]
@@ -186,6 +188,7 @@ def test_peers_that_lie_or_die_hang_nobody(tmp_path: Path, act: Callable[[socket
             while not select.select([kernel.socket], [], [], 0.02)[0]:
                 assert time.monotonic() < end, "the request hangs"
                 for request in kernel.fuse.requests():
+                    told.append(request[1])
                     if request[0]:
                         kernel.fuse.reply_error(request[0], errno.EBUSY)
             error, _ = kernel.wait(unique)
@@ -194,6 +197,8 @@ def test_peers_that_lie_or_die_hang_nobody(tmp_path: Path, act: Callable[[socket
             lost += asked
             time.sleep(0.01)
         assert lost
+        while "perhaps_made" not in told:
+            told += kernel.until_asked()
         unique = kernel.send(1, ROOT, name + b"\0")
         assert "lookup" in kernel.until_asked()
         kernel.fuse.reply_error(unique, errno.ENOENT)

@@ -15,6 +15,7 @@ import pytest
 from data_handshake import accept, exactly
 from peer_meta_nodes import (
     ANSWER,
+    CREATE,
     ELSEWHERE,
     GETATTR,
     GONE,
@@ -458,6 +459,22 @@ def test_a_count_of_which_nobody_knows_is_an_error_and_not_asked_again(three: Cl
         with pytest.raises(OSError):
             here.meta.cached(ino)
         assert three.nodes[2].meta.getattr(ino, 2)[2] == 1
+
+
+def test_a_making_that_is_not_answered_is_looked_after_by_the_poll_loop(three: Cluster) -> None:
+    """The record may be there, and say that this node writes the file."""
+    kernel, here, name = mounted(three), three.nodes[0], three.name_at(2, "made")
+    with deaf_node(three, kernel) as deaf:
+        kernel.asked()
+        making = kernel.send(35, ROOT, kernel.create_body(name))
+        await_question(deaf.line, CREATE, ROOT)
+        assert here.meta.making() == 1, "till then the record is not to be taken for one that nobody writes"
+        assert deaf.line is not None
+        deaf.line.close()
+        assert kernel.wait(making)[0] == errno.EIO
+        until(lambda: here.meta.making() == 0, "it counts as being made")
+        told = [request[:3] for request in kernel.fuse.requests() if request[1] == "perhaps_made"]
+        assert told == [(0, "perhaps_made", (ROOT, name))]
 
 
 # ── backups hear of the name first ─────────────────────────────────────────────────────────────────

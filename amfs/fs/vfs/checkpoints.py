@@ -11,19 +11,22 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from amfs._native import Meta
 from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sleep, failure, number_of, work
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.owners import Owners
+from amfs.fs.vfs.shard import UNSTRIPED
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import LOCAL, Attr, Facts, Opened
+from amfs.vocabulary.attr import LOCAL, STRIPED, Attr, Facts, Opened
 
 
 class Checkpoints:
     """Has other nodes copy files that are written here, and tells when their writing has ended."""
 
-    def __init__(self, calls: Calls, members: Members, owners: Owners) -> None:
+    def __init__(self, calls: Calls, meta: Meta, members: Members, owners: Owners) -> None:
         self._calls = calls
+        self._meta = meta
         self._members = members
         self._owners = owners
         self._flushed: dict[int, bytes] = {}  # of what others have copied while it is written here: the digest
@@ -75,3 +78,20 @@ class Checkpoints:
                     raise failure(errno.EIO) from None
             yield Sleep(pause)
             pause = min(2 * pause, PAUSE_LAST_S)
+
+    def has_some(self, attr: Attr) -> Operation[bool]:
+        """Is anything here that was written to a file of this node, and is not recorded?"""
+        try:
+            yield from work(w.LiveFacts(attr))
+        except OSError as error:
+            return error.errno != errno.ENOENT or (yield from work(w.End(attr.ino))) is not None
+        return True
+
+    def is_laid_lost(self, attr: Attr, stripe: int, since: int) -> bool:
+        """Some of what was laid in stripes of so many bytes (as ``Closed.stripe``), or lay in its own, since ``losses_seen`` was that."""
+        bytes_each = stripe or (attr.stripe if attr.layout == STRIPED else UNSTRIPED)
+        if bytes_each == UNSTRIPED:
+            return False
+        count = min(-(-attr.size // bytes_each), len(self._members.owners))
+        parts = [self._meta.stripe_partition(attr.ino, index) for index in range(count)]
+        return self._members.was_lost(parts, attr.copies > 1, since)

@@ -229,9 +229,19 @@ class Namespace:
     ) -> Operation[tuple[Attr, Opened]]:
         """A new file, opened to be written. EEXIST, and EIO as of ``make``. ``part``: as ``OpenFiles.create`` has it."""
         yield from self._files.await_stay()
-        with self._files.making():
-            attr = yield from self.make(caller, dir, name, wanted, although_lost=although_lost)
-            return attr, (yield from self._files.create(caller.endpoint, attr, part))
+        try:
+            with self._files.making():
+                attr = yield from self.make(caller, dir, name, wanted, although_lost=although_lost)
+                return attr, (yield from self._files.create(caller.endpoint, attr, part))
+        except OSError as error:
+            if error.errno == errno.EIO:
+                self._calls.spawn(self.perhaps_made(dir, name))
+            raise
+
+    def perhaps_made(self, dir: int, name: bytes) -> Operation[None]:
+        """Nobody knows whether a file was made that was to be written here. If it was, its record says that this node writes it."""
+        ino = (yield from self._owners.ask(p.Lookup(dir, name))).ino
+        yield from self._files.disown(ino)
 
     def mknod(self, caller: Caller, dir: int, name: bytes, mode: int, rdev: int, pending: int = 0) -> Operation[q.Looked]:
         wanted = self.new(caller, dir, mode)._replace(rdev=rdev, pending=pending)

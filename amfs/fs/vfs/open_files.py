@@ -15,14 +15,14 @@ from typing import NamedTuple, TypeVar
 from amfs._native import Meta
 from amfs.fs.openflags import O_ACCMODE, O_TRUNC
 from amfs.fs.vfs.caches import Caches
-from amfs.fs.vfs.calls import PAUSE_FIRST_S, Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
+from amfs.fs.vfs.calls import PATIENCE_S, PAUSE_FIRST_S, PAUSE_LAST_S, Acquire, Calls, Operation, Sleep, ask, failure, number_of, work
 from amfs.fs.vfs.checkpoints import Checkpoints
 from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.open_file import OpenFile
 from amfs.fs.vfs.opening import Opener
 from amfs.fs.vfs.owners import Owners
 from amfs.fs.vfs.replicas import Once
-from amfs.fs.vfs.shard import OPEN_S, UNSTRIPED
+from amfs.fs.vfs.shard import OPEN_S
 from amfs.fs.vfs.stripe_copies import StripeCopies
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
@@ -75,7 +75,8 @@ class OpenFiles:
         self._files: dict[int, OpenFile] = {}
         self._leaves = False
         self._making = 0
-        self._checkpoints = Checkpoints(calls, members, owners)
+        self._untold: set[int] = set()  # what was written is still to be told, or could not be
+        self._checkpoints = Checkpoints(calls, meta, members, owners)
         self._once = Once(calls)
         calls.serve(
             p.Recall.by(self._recall),
@@ -119,7 +120,7 @@ class OpenFiles:
 
     @property
     def is_making(self) -> bool:
-        return self._making > 0
+        return self._making > 0 or self._meta.making() > 0
 
     def begin_no_more(self) -> Operation[None]:
         """This node is about to leave. A program that would begin to write here waits, and is told that the node has gone; no further
@@ -246,8 +247,11 @@ class OpenFiles:
         try:
             return (yield from work(w.LiveFacts(call.attr)))
         except OSError as error:
-            if error.errno == errno.ENOENT:  # just closed: the asker looks at the record again, which must know of that by then
+            if error.errno == errno.ENOENT:  # just closed, or not ours: the asker looks at the record again, which must know by then
                 yield from self._calls.wait(_closing(call.attr.ino))
+                if not self.is_making:
+                    with suppress(OSError):
+                        yield from self._try_to_disown(call.attr.ino)
             raise
 
     # ── other nodes that write through this one ────────────────────────────────────────────────────
@@ -359,6 +363,7 @@ class OpenFiles:
             file, uses = self._of(ino), self._uses(ino)
             last = file.unreported and not (self._has_writer(ino, uses) or file.opening_to_write)
             if last:
+                self._untold.add(ino)
                 written = yield from self._written(ino, file.report())
                 file = self._of(ino)
                 if written is not None and file.copies > 1:
@@ -373,6 +378,9 @@ class OpenFiles:
                 self._meta.claim(ino, False)
             if last or not (used or uses.direct):
                 yield from self._tell_closed(ino, written, used or uses.direct > 0, same, origin)
+                self._untold.discard(ino)
+            if made:
+                self._calls.spawn(self.disown(ino))  # unless it has come to be open here by then
             if error:
                 self._calls.spawn(self._owners.ask(p.Secure(ino)))  # the shard goes on trying
                 raise failure(error)
@@ -385,11 +393,36 @@ class OpenFiles:
     def _is_being_made(self, ino: int) -> Operation[bool]:
         """Has another process of this node made it, and been told nothing yet? Its record is there, and waits for a backup. The
         shard would take a closing for the end of the writing that is to begin."""
-        if self._making and not self._counts(ino):
+        if self.is_making and not self._counts(ino):
             with suppress(FileNotFoundError):
                 attr = yield from self._owners.ask(p.Getattr(ino))
                 return attr.writer == self._members.node and not attr.finished
         return False
+
+    def disown(self, ino: int) -> Operation[None]:
+        """Its record may say that this node writes it, and nobody here does: its making was not answered. Then the shard is told."""
+        end = self._calls.now + PATIENCE_S
+        while (yield from self._try_to_disown(ino)) and self._calls.now < end:
+            yield Sleep(PAUSE_LAST_S)
+
+    def _try_to_disown(self, ino: int) -> Operation[bool]:
+        """Only if nothing of it is here: what is told now would pass for the end of its writing. True: it may be being made."""
+        yield Acquire(_closing(ino))
+        self._meta.closing(ino)
+        try:
+            attr = yield from self._owners.ask(p.Getattr(ino))
+            ours = attr.writer == self._members.node and not attr.finished and ino not in self._untold
+            if ours and self.is_making:
+                return True  # by whatever began before we looked at the record; what begins later makes another
+            file = self._files.get(ino)
+            known = (file is not None and not file.is_forgettable) or self.is_in_use(ino) or any(self._meta.direct_uses(ino))
+            if ours and not known and not (yield from self._checkpoints.has_some(attr)):  # else that it was closed is on its way
+                self._meta.claim(ino, False)
+                yield from self._tell_closed(ino, None, False, False, b"")
+            return False
+        finally:
+            self._meta.closed(ino)
+            self._calls.release(_closing(ino))
 
     def _tell_closed(self, ino: int, facts: Facts | None, used: bool, same: bool, origin: bytes) -> Operation[None]:
         stripe = 0
@@ -531,7 +564,7 @@ class OpenFiles:
                     yield from self._owners.ask(p.AbortWriteOpen(ino))
                     raise
                 call = p.Closed(ino, Facts(attr.size, attr.blocks, 0, 0), stripe, True, (), False)
-                yield from self._checkpoints.tell_closed(call, lambda: self._is_laid_lost(attr, stripe, seen))
+                yield from self._checkpoints.tell_closed(call, lambda: self._checkpoints.is_laid_lost(attr, stripe, seen))
                 self._calls.order(w.EndRecorded(ino))
             finally:
                 self._meta.closed(ino)
@@ -540,15 +573,6 @@ class OpenFiles:
         finally:
             self._end(file, True)
         return True
-
-    def _is_laid_lost(self, attr: Attr, stripe: int, since: int) -> bool:
-        """Some of what was laid in stripes of so many bytes (as ``Closed.stripe``), or lay in its own, since ``losses_seen`` was that."""
-        bytes_each = stripe or (attr.stripe if attr.layout == STRIPED else UNSTRIPED)
-        if bytes_each == UNSTRIPED:
-            return False
-        count = min(-(-attr.size // bytes_each), len(self._members.owners))
-        parts = [self._meta.stripe_partition(attr.ino, index) for index in range(count)]
-        return self._members.was_lost(parts, attr.copies > 1, since)
 
     # ── whole copies ───────────────────────────────────────────────────────────────────────────────
 

@@ -109,6 +109,7 @@ def of_mounts(namespace: Namespace, renames: Renames, files: OpenFiles, xattrs: 
         q.Closed.by(lambda c, r: namespace.closed(c, r.ino, r.wrote, r.last, r.attr)),
         q.Secure.by(lambda c, r: files.secure(r.ino)),
         q.Renaming.by(renames.go_on),
+        q.PerhapsMade.by(lambda c, r: namespace.perhaps_made(r.dir, r.name)),
         q.Unnamed.by(lambda c, r: namespace.unnamed(c, r.dir, r.name, r.ino)),
         q.Touched.by(lambda c, r: namespace.touched(c, r.dir)),
     )

@@ -288,6 +288,8 @@ class Shard:
             if writer in (-1, peer) or writer not in self._members.live:
                 return grant
             if (yield from ask(writer, p.Recall(ino))) and self._calls.now < recalled:
+                with suppress(OSError):
+                    yield from ask(writer, p.Live(grant.attr))  # if it does not know that it writes it, it says so before it answers
                 yield Sleep(PAUSE_FIRST_S)  # that it has closed it is on its way
                 continue
             if not writing:
