@@ -346,7 +346,7 @@ def _error(error: Exception, url: str) -> RemoteError:
     if isinstance(error, (ConnectionError, TimeoutError)) or any(word in words for word in _UNREACHABLE):
         reason = getattr(error, "os_error", None)  # aiohttp writes an object of the ssl module into its text
         if isinstance(reason, OSError):
-            text = os.strerror(reason.errno) if (reason.errno or 0) > 0 else reason.strerror or text
+            text = os.strerror(reason.errno) if reason.errno and reason.errno > 0 else reason.strerror or text
         return RemoteError(Kind.UNREACHABLE, url, text)
     if status in (429, 500, 502, 503, 504):
         return RemoteError(Kind.BUSY, url, f"status {status}")
