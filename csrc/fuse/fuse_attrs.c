@@ -57,12 +57,17 @@ int fuse_complete_attr(struct node *node, struct meta_attr *attr, bool *cache, b
     return written || attr->finished || attr->writer == node->id || attr->writer < 0 ? 0 : META_NOT_MINE;
 }
 
-/* The record of an inode, completed. 0, an errno, or META_NOT_MINE. */
+/* The record of an inode, completed. 0, an errno, or META_NOT_MINE. What is kept of another node's record is good until that node says that it is old. While a
+ * file is not finished only the node that made it and writes it believes that: it knows the size and the times itself. */
 static int attr_of(struct node *node, uint64_t ino, struct meta_attr *attr, bool *cache, bool waiting) {
     bool replica;
     int error = meta_getattr(node->meta, ino, node->id, attr);
-    if (error == META_NOT_MINE)
-        error = meta_cached(node->meta, ino, attr, &replica) == 0 && (attr->finished || S_ISREG(attr->mode) == 0) ? 0 : error;
+    if (error == META_NOT_MINE && meta_cached(node->meta, ino, attr, &replica) == 0) {
+        *cache = false;
+        if (!attr->finished && S_ISREG(attr->mode))
+            return fuse_files_made(node, ino) && fuse_files_overlay(node, attr, false) == 1 ? 0 : META_NOT_MINE;
+        error = 0;
+    }
     if (error != 0) return error;
     return fuse_complete_attr(node, attr, cache, waiting);
 }

@@ -200,6 +200,15 @@ bool amfs_fuse_keep(struct amfs_fuse *mount, uint64_t ino) {
     return fuse_inodes_keep(node, ino) || file != NULL;
 }
 
+bool fuse_files_made(struct node *node, uint64_t ino) {
+    if (atomic_load_explicit(&node->writing, memory_order_relaxed) == 0) return false;
+    pthread_mutex_lock(node->lock);
+    const struct file *file = fuse_files_find(node, ino);
+    bool made = file != NULL && file->direct_writing;
+    pthread_mutex_unlock(node->lock);
+    return made;
+}
+
 bool fuse_files_known(struct node *node, uint64_t ino) {
     struct timespec pause = {.tv_nsec = 100000};
     for (int tries = 0; tries < 100; tries++, nanosleep(&pause, NULL)) { /* who has the lock may wait for who asks */

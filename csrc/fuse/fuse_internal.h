@@ -345,6 +345,7 @@ int fuse_files_open(struct amfs_fuse *mount, struct opening *opening, struct wir
 void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct view *view,
                           bool writing); /* gives the lock up while it waits for other nodes */
 struct file *fuse_files_find(struct node *node, uint64_t ino); /* with the lock held */
+bool fuse_files_made(struct node *node, uint64_t ino); /* another node was asked directly to make it, and it is written here since then */
 bool fuse_files_known(struct node *node, uint64_t ino); /* likewise without it; true if it is not to be had */
 struct view *fuse_files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition);
 /* How a file is being written here; FSIO_REMOTE: it is not, or through another node, which knows its size. */

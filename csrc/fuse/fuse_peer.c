@@ -280,9 +280,11 @@ static bool made(const struct fuse_asking *asking, const struct peer_meta_answer
     fuse_touch(mount, asking->ino); /* before whoever asked can look */
     if (asking->op == FUSE_OP_CREATE) {
         opens_use_directly(node->opens, answer->attr.ino, 1, 1);
+        meta_cache_fresh(node->meta, asking->since, &answer->attr, false); /* while it is written here; its owner knows that we know it */
         if (amfs_fuse_reply_created(mount, asking->unique, &answer->attr, FSIO_LOCAL, -1, 0, 0, fsio_losses(mount->node->io)) !=
             0) { /* nobody waits any more */
             opens_use_directly(node->opens, answer->attr.ino, -1, -1);
+            meta_uncache_unfinished(node->meta, answer->attr.ino);
             fuse_slow_unused(mount, answer->attr.ino);
         }
     } else {
@@ -292,12 +294,12 @@ static bool made(const struct fuse_asking *asking, const struct peer_meta_answer
     return true;
 }
 
-/* As after the long way: this node and its kernel ask anew for all that they know of the file. */
+/* The kernel asks anew. This node keeps the record, of which it hears when others change it. */
 static bool changed(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct meta_attr attr = answer->attr;
-    bool cache, replica;
-    meta_uncache(mount->node->meta, attr.ino, &replica);
+    bool cache;
+    meta_cache_changed(mount->node->meta, asking->since, &attr);
     if (!complete(mount->node, &attr, &cache)) attr = answer->attr; /* nothing has been written yet */
     amfs_fuse_reply_attr(mount, asking->unique, &attr, false);
     return true;

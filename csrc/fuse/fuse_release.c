@@ -209,6 +209,7 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
     if (file->direct_writing && fuse_writers(file) == 0) {
         opens_use_directly(node->opens, file->ino, 0, -1);
         file->direct_writing = false;
+        meta_uncache_unfinished(node->meta, file->ino);
     }
     uint64_t ino = file->ino;
     bool finishes = writing && fuse_writers(file) == 0 && known, last = file->views == NULL && file->closing == 0;

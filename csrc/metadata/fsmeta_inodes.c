@@ -363,15 +363,37 @@ struct uncache {
     const bool *partitions;
 };
 
+static void drop(struct meta *meta, struct copy *copy) {
+    fsmeta_table_remove(&meta->copies, &copy->link);
+    fsmeta_slab_give(&meta->slabs, copy);
+}
+
 int meta_uncache(struct meta *meta, uint64_t ino, bool *replica) {
     enter(meta);
     fsmeta_mark_stale(meta, ino);
     struct copy *copy = find_copy(meta, ino);
     if (copy == NULL) return leave(meta, ENOENT);
     *replica = copy->replica;
-    fsmeta_table_remove(&meta->copies, &copy->link);
-    fsmeta_slab_give(&meta->slabs, copy);
+    drop(meta, copy);
     return leave(meta, 0);
+}
+
+/* Answers may come in another order than they were given. One that was asked for before another came may be older than that, or newer: neither is kept. */
+void meta_cache_changed(struct meta *meta, uint64_t since, const struct meta_attr *attr) {
+    enter(meta);
+    bool fresh = fsmeta_is_fresh(meta, since, attr->ino);
+    fsmeta_mark_stale(meta, attr->ino);
+    struct copy *copy = find_copy(meta, attr->ino);
+    if (copy != NULL && fresh) fsmeta_put_copy(meta, attr, copy->replica && attr->finished);
+    else if (copy != NULL) drop(meta, copy);
+    pthread_mutex_unlock(&meta->lock);
+}
+
+void meta_uncache_unfinished(struct meta *meta, uint64_t ino) {
+    enter(meta);
+    struct copy *copy = find_copy(meta, ino);
+    if (copy != NULL && !copy->attr.finished) drop(meta, copy);
+    pthread_mutex_unlock(&meta->lock);
 }
 
 static bool drop_copy(void *context, struct link *link) {
