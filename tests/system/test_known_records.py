@@ -44,6 +44,9 @@ def mounts(session: SessionRecord, tmp_path_factory: pytest.TempPathFactory) -> 
         for node, place in enumerate(places):
             fine("mount", str(place), "--node", str(node))
             stack.callback(subprocess.run, ["umount", "-l", str(place)], check=False, capture_output=True)
+        for number in range(FILES):  # a file that is made before threads have connections to the other node is made through Python
+            (places[0] / str(number)).write_bytes(b"")
+            (places[0] / str(number)).unlink()
         yield places
 
 
