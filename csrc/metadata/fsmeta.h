@@ -346,7 +346,8 @@ int meta_uncache(struct meta *meta, uint64_t ino, bool *replica);
 /* This node had another one change attributes of a file, not its content, and heard `attr`; it asked at `since`. What is kept of the file becomes that, or goes
  * if something may have changed since. Answers that were under way are old from now on. */
 void meta_cache_changed(struct meta *meta, uint64_t since, const struct meta_attr *attr);
-void meta_uncache_unfinished(struct meta *meta, uint64_t ino); /* this node has closed a file that it made on another one: that knows best from now on */
+void meta_uncache_unfinished(struct meta *meta,
+                             uint64_t ino); /* this node has closed a file that it made on another one: that knows best from now on */
 
 /* ── directories (everywhere) ── nlink is 2 + subdirectories. META_ROOT always exists (mode 0755 at first), its own parent. */
 /* EEXIST: number or name; ENOENT: no such parent */
