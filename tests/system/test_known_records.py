@@ -144,5 +144,8 @@ def test_changes_at_the_same_time_leave_nothing_old(mounts: list[Path], closed: 
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(change, range(4)))
-    for path in closed:
-        until(lambda path=path: len({(place / path.name).stat().st_mode for place in mounts}) == 1, "two nodes see two modes")
+
+    def modes() -> list[set[int]]:
+        return [{(place / path.name).stat().st_mode for place in mounts} for path in closed]
+
+    until(lambda: all(len(seen) == 1 for seen in modes()), "two nodes see two modes")
