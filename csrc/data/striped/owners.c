@@ -13,10 +13,11 @@ enum {
     BATCH_OWNERS = 16,
 };
 
-/* False: it has taken stall_ms. */
-static bool wait_for_table(struct fsio *io, int *waited_ms) {
+/* False: it has taken stall_ms since it was called first (`since_ms`; 0: it was not). To try again may take long, too, so the pauses alone do not count. */
+static bool wait_for_table(struct fsio *io, int64_t *since_ms) {
     struct timespec pause = {.tv_nsec = STALE_WAIT_MS * 1000000};
-    if (atomic_load(&io->stopping) || (*waited_ms += STALE_WAIT_MS) > io->client.stall_ms) return false;
+    if (*since_ms == 0) *since_ms = now_ms();
+    if (atomic_load(&io->stopping) || now_ms() - *since_ms > io->client.stall_ms) return false;
     nanosleep(&pause, NULL);
     return true;
 }
@@ -64,26 +65,28 @@ static int until_next_table(const struct fsio *io, int32_t owner, bool copied, i
 }
 
 int fsio_stripe_read(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, char *to, size_t count) {
-    int waited = 0, error;
+    int64_t since = 0;
+    int error;
     do {
         int32_t owner = fsio_stripe_owner(io, ino, index);
         error = until_next_table(io, owner, copied, read_stripe_once(io, ino, index, at, to, count));
-        if (error == EBADMSG && copied && waited < MEND_MS) error = ESTALE;
-    } while (error == ESTALE && wait_for_table(io, &waited));
+        if (error == EBADMSG && copied && (since == 0 || now_ms() - since < MEND_MS)) error = ESTALE;
+    } while (error == ESTALE && wait_for_table(io, &since));
     return error == ESTALE || error == EBADMSG ? EIO : error;
 }
 
 int fsio_stripe_write(struct fsio *io, uint64_t ino, uint64_t index, bool copied, uint64_t at, const char *from, size_t count) {
     struct data_request request = {.op = OP_WRITE, .flag = copied, .ino = ino, .index = (int64_t)index, .offset = at, .length = count};
     struct data_reply reply;
-    int waited = 0, error;
+    int64_t since = 0;
+    int error;
     do {
         int32_t owner = fsio_stripe_owner(io, ino, index);
         if (owner < 0) error = EIO;
         else if (owner == io->node) error = fsio_stripe_put(io, ino, index, copied, at, from, count);
         else error = data_call(&io->client, owner, LANE_PARTS, &request, from, &reply, NULL, 0);
         error = until_next_table(io, owner, copied, error);
-    } while (error == ESTALE && wait_for_table(io, &waited));
+    } while (error == ESTALE && wait_for_table(io, &since));
     return error == ESTALE ? EIO : error;
 }
 
@@ -213,11 +216,12 @@ static int next_once(struct fsio *io, uint64_t ino, uint64_t index, uint64_t las
 }
 
 int fsio_next_stripe(struct fsio *io, uint64_t ino, uint64_t index, uint64_t last, bool copied, uint64_t *next) {
-    int waited = 0, error = 0;
+    int64_t since = 0;
+    int error = 0;
     *next = UINT64_MAX;
     if (index > last) return 0;
     do error = next_once(io, ino, index, last, copied, next);
-    while (error == ESTALE && wait_for_table(io, &waited));
+    while (error == ESTALE && wait_for_table(io, &since));
     return error == ESTALE ? EIO : error;
 }
 
@@ -243,11 +247,12 @@ static int trim_once(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied
 /* Those of stripes that move are cut when they have arrived. Copies that were on their way when the owner cut its stripes have come when it answers, and
  * are cut in a second round. */
 int fsio_stripes_trim(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t size, uint64_t old) {
-    int waited = 0, error;
+    int64_t since = 0;
+    int error;
     if (size >= old) return 0;
     for (int round = copied ? 2 : 1; round > 0; round--) {
         do error = trim_once(io, ino, stripe, copied, size, old);
-        while (error == ESTALE && wait_for_table(io, &waited));
+        while (error == ESTALE && wait_for_table(io, &since));
         if (error != 0) break;
     }
     return error == ESTALE ? EIO : error;
@@ -257,14 +262,15 @@ int fsio_stripe_punch(struct fsio_file *file, uint64_t index, uint64_t at, uint6
     struct fsio *io = file->io;
     struct data_request request = {.op = OP_PUNCH, .ino = file->ino, .index = (int64_t)index, .offset = at, .length = count};
     struct data_reply reply;
-    int error, waited = 0;
+    int64_t since = 0;
+    int error;
     do {
         int32_t owner = fsio_stripe_owner(io, file->ino, index);
         if (owner < 0) error = EIO;
         else if (owner == io->node) error = fsio_copied_punch(io, file->ino, (int64_t)index, at, count);
         else error = data_call(&io->client, owner, LANE_PARTS, &request, NULL, &reply, NULL, 0);
         error = until_next_table(io, owner, file->copied, error);
-    } while (error == ESTALE && wait_for_table(io, &waited));
+    } while (error == ESTALE && wait_for_table(io, &since));
     return error == ESTALE ? EIO : error;
 }
 
