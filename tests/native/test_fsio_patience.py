@@ -1,4 +1,4 @@
-"""How long a program waits for stripes of a node that does not let this one in: as when this node was taken for dead, and does not know it."""
+"""How long a program waits for stripes of a node that does not let this one in: as when this node was taken for dead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLOW_S = 0.3
 
 
 def test_tries_that_take_long_count_as_waiting(tmp_path: Path) -> None:
-    """Only the pauses between the tries counted: a node that was fenced in the middle of a write did not end for hours (chaos seed 5018)."""
+    """Only the pauses between the tries counted: a node that was fenced in the middle of a write did not end (chaos seed 5018)."""
     nodes = Nodes(tmp_path, 1, stall_ms=500)
     door = socket.create_server(("127.0.0.1", 0))
     calls = 0
