@@ -20,7 +20,7 @@ from amfs.vocabulary.file_parts import RunFacts as RunFacts
 from amfs.vocabulary.file_parts import retention as retention
 from amfs.vocabulary.object_versions import ObjectVersion
 
-PROTOCOL_VERSION = 17
+PROTOCOL_VERSION = 18
 
 #: Lower ids are nodes'. Clients (submitters, commands) draw a random one from here on.
 CLIENT_ID_MIN = 1 << 32

@@ -34,6 +34,7 @@ from amfs.vocabulary.stripe_requests import Lose as Lose
 from amfs.vocabulary.stripe_requests import SendStripe as SendStripe
 from amfs.vocabulary.stripe_requests import StillComing as StillComing
 from amfs.vocabulary.stripe_requests import StripesOf as StripesOf
+from amfs.vocabulary.stripe_requests import StripesThere as StripesThere
 from amfs.vocabulary.url_moves import MoveUrls as MoveUrls
 
 T = TypeVar("T")

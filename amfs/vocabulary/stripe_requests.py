@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from amfs.vocabulary.peer_calls import PeerCall
 
 
-class StripesOf(PeerCall[list[tuple[int, int]]], frozen=True):
-    """Stripes of these partitions, which are the asker's now, that lie there still; ``copied``: those that have copies, or are some, in
-    order, behind ``after``. META_BUSY: others are on their way there."""
+class StripesThere(NamedTuple):
+    stripes: list[tuple[int, int]]
+    coming: list[int]  # partitions of which some are still on their way there: none of theirs are listed
+
+
+class StripesOf(PeerCall[StripesThere], frozen=True):
+    """Stripes of these partitions that lie there still. The asker has taken their records with the table ``since``. ``copied``: those that
+    have copies, or are some, in order, behind ``after``."""
 
     partitions: tuple[int, ...]
     copied: bool
+    since: int
     after: tuple[int, int] = (0, -1)
 
 

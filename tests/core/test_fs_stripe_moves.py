@@ -121,6 +121,30 @@ def test_more_stripes_than_are_listed_at_once_come_too(seed: int, monkeypatch: p
     assert order.index(last) < 3 * len(order) // 4  # else the very last of its sender
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_that_wait_for_partitions_of_each_other_get_them(seed: int) -> None:
+    """Nodes joined and drained before all stripes had come to them. Each was asked for partitions of which it had only some, and told of
+    none. So nothing came, until those that drained left after 30 s, with stripes that nobody else had."""
+    cluster = Watched(1, seed)
+    cluster.held_works.add(w.FetchStripe)
+    weigh = dict.fromkeys(range(4), 1)
+    for number in (1, 2, 3):
+        cluster.add(number)
+        cluster.wander(400)
+    for staying in ((0, 1, 2), (0, 1), (0,)):
+        cluster.table = cluster.table.handed_over(set(range(4)) - set(staying), {node: weigh[node] for node in staying})
+        cluster.view()
+        for _ in range(400):
+            cluster.step()
+    cluster.held_works.clear()
+    end = cluster.time + 20.0
+    while any(node.moving or node.fs.mover.is_fetching() for node in cluster.nodes.values()):
+        assert cluster.time < end, "they wait for each other"
+        cluster.step()
+        cluster.check_served()
+    cluster.run_to_the_end()
+
+
 class Peers(Watched):
     """Notes of each node which others its threads reach, and the owners in its table."""
 

@@ -23,7 +23,7 @@ from amfs.fs.vfs.calls import PAUSE_FIRST_S, PAUSE_LAST_S, Calls, Operation, Sle
 from amfs.fs.vfs.members import Members
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import META_NOT_MINE
+from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE
 from amfs.vocabulary.partition import PartitionTable
 from amfs.vocabulary.states import KEEPER_NEXT, KeeperEvent, KeeperState, illegal
 
@@ -301,8 +301,8 @@ class StripeCopies:
             self._kept.add(part)
         return self.came(part, keepers)
 
-    def bring(self, parts: Sequence[int]) -> Operation[list[int]]:
-        """What this node lacks of these; those that no living node has."""
+    def bring(self, parts: Sequence[int], since: int) -> Operation[list[int]]:
+        """What this node lacks of these, which came with that table; those that no living node has."""
         yield from self._discard(tuple(parts))  # from an earlier time
         left, lost = list(parts), list[int]()
         while left:
@@ -315,19 +315,25 @@ class StripeCopies:
                     lost.append(part)
             left = []
             for node, some in sources.items():
-                if not (yield from self._bring_from(node, some)):
+                if not (yield from self._bring_from(node, some, since)):
                     left += some
         yield from self._let_go(parts)
         return lost
 
-    def _bring_from(self, node: int, parts: list[int]) -> Operation[bool]:
+    def _bring_from(self, node: int, parts: list[int], since: int) -> Operation[bool]:
         """False: it died before all was here."""
-        pause, after = PAUSE_FIRST_S, (0, -1)
+        pause, after, coming = PAUSE_FIRST_S, (0, -1), set[int]()
         while node in self._members.live:
             try:
-                some = yield from ask(node, p.StripesOf(tuple(parts), True, after))
-                if not some:
+                some, waits = yield from ask(node, p.StripesOf(tuple(parts), True, since, after))
+                coming.update(waits)
+                parts = [part for part in parts if part not in coming]
+                if not some and not coming:
                     return True
+                if not some:
+                    parts, after = sorted(coming), (0, -1)  # from the beginning, when they have come there
+                    coming.clear()
+                    raise failure(META_BUSY)
                 for at in range(0, len(some), STRIPES_AT_ONCE):
                     works = [work(w.FetchStripe(ino, index, node, True)) for ino, index in some[at : at + STRIPES_AT_ONCE]]
                     for result in (yield from together(works)):

@@ -5,14 +5,18 @@ Owns which of them still lack stripes, and what the I/O of this node may serve m
 
 Nobody reads or writes stripes of a partition before all of them are here. So partitions are brought one by one, and each is served as soon
 as it is here; those for which somebody waits come first. The node that had them says once what there is of a partition: it takes no writes
-any more, and those that had begun have been made when it answers.
+any more, and those that had begun have been made when it answers. Of a partition that it waits for itself it says that, and tells of the
+others: two nodes may each wait for some partitions of the other.
+
+A partition may move on, or back, before its stripes have come. The versions of the tables with which nodes took its records tell the order of
+these moves. A node that is asked waits for what was to come to it before the asker took the records, and not for what came back to it
+later: of that it gives nothing away, and the asker has nothing to wait for.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from amfs._native import Meta
@@ -21,7 +25,7 @@ from amfs.fs.vfs.members import Members
 from amfs.fs.vfs.stripe_copies import Stripe, StripeCopies
 from amfs.vocabulary import fs_works as w
 from amfs.vocabulary import peer_requests as p
-from amfs.vocabulary.attr import META_BUSY, META_NOT_MINE
+from amfs.vocabulary.attr import META_NOT_MINE
 from amfs.vocabulary.events import FsAwaited
 
 STRIPES_LISTED = 10_000
@@ -36,11 +40,12 @@ class _Load:
     whether these are all. ``asked``: of whose stripes the node was asked out of turn. ``lacking``: those of whose copies this node has
     none yet. ``here``: not served yet."""
 
-    def __init__(self, peer: int, parts: Iterable[int], lacking: set[int]) -> None:
-        self.peer, self.lacking = peer, lacking
+    def __init__(self, peer: int, parts: Iterable[int], lacking: set[int], since: int) -> None:
+        self.peer, self.lacking, self.since = peer, lacking, since
         self.left = dict.fromkeys(parts)
         self.listed: dict[int, tuple[list[Stripe], bool]] = {}
         self.asked: set[int] = set()
+        self.coming: set[int] = set()
         self.here: list[int] = []
 
 
@@ -52,9 +57,9 @@ class StripeMoves:
         self._meta = meta
         self._members = members
         self._stripes = stripes
-        #: Partitions that are ours and here, but for stripes that have not come yet -> how often they are being brought (a partition may
-        #: leave, and come back meanwhile).
-        self._fetching: Counter[int] = Counter()
+        #: Partitions that are ours and here, but for stripes that have not come yet -> the tables with which they came here (a partition
+        #: may leave, and come back meanwhile).
+        self._fetching: dict[int, list[int]] = {}
         self._away: set[int] = set()  # partitions whose records are on their way from or to here
         self._moving: set[int] = set()  # what the I/O of this node was told not to serve
         self._awaited: dict[int, None] = {}  # those of it for which somebody waits, in that order
@@ -89,13 +94,14 @@ class StripeMoves:
             self._calls.order(w.SetMoving(tuple(sorted(fewer)), False))
 
     def begin(self, parts: Iterable[int]) -> None:
-        """These are ours, and are to be brought by one of the operations below."""
-        self._fetching.update(parts)
-
-    def _serve(self, parts: list[int]) -> None:
-        """All of these that is not lost is here."""
+        """These are ours, and are to be brought by one of the operations below, which begins with the same table."""
         for part in parts:
-            self._fetching[part] -= 1
+            self._fetching.setdefault(part, []).append(self._members.version)
+
+    def _serve(self, parts: list[int], since: int) -> None:
+        """All of these that is not lost is here: what came with that table."""
+        for part in parts:
+            self._fetching[part].remove(since)
             if not self._fetching[part]:
                 del self._fetching[part]
         served = [part for part in parts if part in self._moving and part not in self._fetching and part not in self._away]
@@ -110,18 +116,20 @@ class StripeMoves:
 
     def bring(self, peer: int, parts: Sequence[int], lacking: set[int]) -> Operation[None]:
         """``peer`` has sent the records of these. ``lacking``: those of which this node has no copies yet."""
-        load, pause = _Load(peer, parts, lacking), PAUSE_FIRST_S
+        load, pause = _Load(peer, parts, lacking, self._members.version), PAUSE_FIRST_S
         while load.left and peer in self._members.live:
             load.asked.clear()
+            load.coming.clear()
             first = [part for part in self._awaited if part in load.left]
             fine = yield from self._list(load, list(dict.fromkeys([*first, *load.left])))
             if fine:
                 ends = yield from together([self._bring_listed(load) for _ in range(PARTITIONS_AT_ONCE)])
                 fine = all(end is True for end in ends)
             load.listed.clear()
-            if not fine:
-                yield Sleep(pause)  # the connection, or the room, may be there in a moment
-            pause = PAUSE_FIRST_S if fine else min(2 * pause, BRING_PAUSE_S)
+            waits = fine and load.coming.issuperset(load.left)
+            if load.left and (waits or not fine):
+                yield Sleep(pause)  # the connection, the room, or what is to come there, may be there in a moment
+            pause = min(2 * pause, PAUSE_LAST_S if waits else BRING_PAUSE_S) if waits or not fine else PAUSE_FIRST_S
         if load.left:
             yield from self.lose(list(load.left), False)  # ``peer`` has died
             load.here += load.left
@@ -130,9 +138,11 @@ class StripeMoves:
     def _list(self, load: _Load, parts: list[int]) -> Operation[bool]:
         """What is there of these. False: the node does not answer. A list that is full ends amid a partition, as a rule."""
         try:
-            found = yield from ask(load.peer, p.StripesOf(tuple(parts), False))
+            found, coming = yield from ask(load.peer, p.StripesOf(tuple(parts), False, load.since))
         except OSError:
             return False
+        load.coming.update(coming)
+        parts = [part for part in parts if part not in load.coming]
         stripes: dict[int, list[Stripe]] = {part: [] for part in parts}
         for stripe in found:
             stripes.setdefault(self._meta.stripe_partition(*stripe), []).append(stripe)
@@ -184,17 +194,18 @@ class StripeMoves:
     def _complete(self, load: _Load) -> Operation[None]:
         parts, load.here = load.here, []
         if parts:
-            yield from self._bring_copies([part for part in parts if part in load.lacking])
-            self._serve(parts)
+            yield from self._bring_copies([part for part in parts if part in load.lacking], load.since)
+            self._serve(parts, load.since)
 
-    def _bring_copies(self, parts: list[int]) -> Operation[None]:
-        if parts and (lost := (yield from self._stripes.bring(parts))):
+    def _bring_copies(self, parts: list[int], since: int) -> Operation[None]:
+        if parts and (lost := (yield from self._stripes.bring(parts, since))):
             what = f"stripes of {len(lost)} of {len(self._members.owners)} partitions are lost: all nodes that had them died together"
             self._calls.log(f"{what}. Files that had copies there are EIO", logging.ERROR)
             yield from self.lose(lost, True)
 
     def reclaim(self, parts: list[int]) -> Operation[None]:
         """They were sent to a node that has died since, and may have changed stripes there: all others are asked for their stripes."""
+        since = self._members.version
         keepers: dict[int, set[int]] = {part: set() for part in parts}
         told: set[int] = {self._members.node}
         while nodes := sorted(self._members.live - told):
@@ -208,20 +219,26 @@ class StripeMoves:
             if self._members.live - told:
                 yield Sleep(PAUSE_LAST_S)
         lacking = [part for part in parts if self._stripes.returned(part, keepers[part])]
-        yield from self._bring_copies(lacking)
-        self._serve(parts)
+        yield from self._bring_copies(lacking, since)
+        self._serve(parts, since)
 
     def inherit(self, parts: list[int]) -> Operation[None]:
         """Their owner has died, and this node was not in step with it."""
+        since = self._members.version
         for at in range(0, len(parts), COPIED_AT_ONCE):
-            yield from self._bring_copies(parts[at : at + COPIED_AT_ONCE])
-            self._serve(parts[at : at + COPIED_AT_ONCE])
+            yield from self._bring_copies(parts[at : at + COPIED_AT_ONCE], since)
+            self._serve(parts[at : at + COPIED_AT_ONCE], since)
 
-    def _stripes_of(self, peer: int, call: p.StripesOf) -> Operation[list[Stripe]]:
+    def _stripes_of(self, peer: int, call: p.StripesOf) -> Operation[p.StripesThere]:
         """Those without copies in the order of the partitions that were asked for; those with, in their own."""
         wanted = {part: place for place, part in enumerate(call.partitions) if self._members.owners[part] != self._members.node}
-        if wanted.keys() & self._fetching.keys():
-            raise failure(META_BUSY)
+        coming: list[int] = []
+        for part in sorted(wanted.keys() & self._fetching.keys()):
+            del wanted[part]
+            if call.copied or min(self._fetching[part]) < call.since:  # copies that come back are not those that were here
+                coming.append(part)
+        if not wanted:
+            return p.StripesThere([], coming)
         partition = self._meta.stripe_partition
         if call.copied:
             here = sorted((ino, index) for ino, index, _ in (yield from work(w.ListCopied())) if (ino, index) > call.after)
@@ -230,7 +247,7 @@ class StripeMoves:
         found = [stripe for stripe in here if partition(*stripe) in wanted]
         if not call.copied:
             found.sort(key=lambda stripe: wanted[partition(*stripe)])
-        return found[:STRIPES_LISTED]
+        return p.StripesThere(found[:STRIPES_LISTED], coming)
 
     # ── what is lost ───────────────────────────────────────────────────────────────────────────────
 
