@@ -74,7 +74,7 @@ class Majority:
     def end(self, node: int, witness: int, now: float, said: bool = False) -> bool:
         """The process of this member has ended. It does not count any more if ``witness`` was heard lately enough: the node itself, or its
         manager if that is another. A message that arrives just after this process was stopped may be old. But if the member ``said`` that
-        it leaves, this is the last of its messages, which come in order: it did not leave this node out, nor say that it does not hear it."""
+        it leaves, this is the last of its messages, which come in order: it did not leave this node out, nor say that it is deaf to it."""
         heard = self._heard.get(witness, -math.inf)
         sure = now - heard <= self.limits.dead_s and (said or heard > self._woke + self.limits.heartbeat_s)
         if sure and not (self._manages and node in self._deaf):

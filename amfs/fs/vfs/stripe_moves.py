@@ -8,9 +8,9 @@ as it is here; those for which somebody waits come first. The node that had them
 any more, and those that had begun have been made when it answers. Of a partition that it waits for itself it says that, and tells of the
 others: two nodes may each wait for some partitions of the other.
 
-A partition may move on, or back, before its stripes have come. The versions of the tables with which nodes took its records tell the order of
-these moves. A node that is asked waits for what was to come to it before the asker took the records, and not for what came back to it
-later: of that it gives nothing away, and the asker has nothing to wait for.
+A partition may move on, or back, before its stripes have come. The versions of the tables with which nodes took its records tell the
+order of these moves. A node that is asked waits for what was to come to it before the asker took the records, and not for what came back
+to it later: of that it gives nothing away, and the asker has nothing to wait for.
 """
 
 from __future__ import annotations
