@@ -57,10 +57,11 @@ class Program(threading.Thread):
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_files_are_whole_after_two_hundred_changes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("replicas", ["1", "2"])
+def test_files_are_whole_after_two_hundred_changes(replicas: str, tmp_path: Path) -> None:
     count = 200
     rng = random.Random(count)
-    with running(1), Files(node=0) as files:
+    with running(1, "--replicas", replicas), Files(node=0) as files:
         files.mkdir("/flat")
         files.mkdir("/striped")
         files.set_layout("/striped", "striped", STRIPE)
