@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from amfs.engine.task_placement import Placement
@@ -28,11 +29,26 @@ class Record:
         self.urgent = spec.attempt > 0 or spec.tid < 0  # had its turn before: others may wait for it with all the room taken
 
 
+class Uprooted(NamedTuple):
+    """The files of a partial task of a tree that was given up: inputs that the next tree reads again, and outputs without a reader."""
+
+    again: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
 class Tree(NamedTuple):
     """A reduction that was planned: the task as it was submitted, and the partial tasks."""
 
     spec: m.TaskSpec
-    parts: tuple[int, ...]
+    parts: dict[int, m.TaskSpec]
+
+    def given_up(self, ended: Collection[int], at_work: Collection[int]) -> Iterator[tuple[int, Uprooted]]:
+        """What becomes of the files of parts that have ended well, or may yet since a worker has them, if the tree is planned anew."""
+        known = [self.parts[tid] for tid in (*ended, *at_work)]
+        read = {name for part in known for name in part.inputs}
+        for part in known:
+            again = tuple([name for name in part.inputs if name in self.spec.inputs])
+            yield part.tid, Uprooted(again, tuple([name for name in part.outputs if name not in read]))
 
 
 class DispatchRun:
@@ -40,6 +56,7 @@ class DispatchRun:
 
     __slots__ = (
         "client", "health", "info", "lossy", "out", "parked", "placement", "queue", "records", "results", "sub_tid", "told_parked", "trees",
+        "uprooted",
     )  # fmt: skip
 
     def __init__(self, client: int, info: m.RunInfo, placement: Placement, sub_tid: int, health: WorkerHealth) -> None:
@@ -56,6 +73,7 @@ class DispatchRun:
         self.placement = placement
         self.sub_tid = sub_tid  # next id for the partial tasks of reductions
         self.trees: dict[int, Tree] = {}  # unfinished reductions that were planned
+        self.uprooted: dict[int, Uprooted] = {}  # partial tasks of trees that were given up while a worker had these tasks
 
 
 def next_attempt(spec: m.TaskSpec) -> m.TaskSpec:

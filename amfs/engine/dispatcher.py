@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from amfs.config import DispatcherLimits
-from amfs.engine.dispatch_records import DispatchRun, Record, Tree, next_attempt
+from amfs.engine.dispatch_records import DispatchRun, Record, Tree, Uprooted, next_attempt
 from amfs.engine.machine import GoneRuns, Machine
 from amfs.engine.parking import lacks_files
 from amfs.engine.task_placement import Even, make_placement
@@ -217,6 +217,10 @@ class Dispatcher(Machine):
         records = run.records
         for result in message.results:
             record = records.get(result.tid)
+            if result.tid in run.uprooted:
+                files = run.uprooted.pop(result.tid)
+                if not result.outcome:
+                    self._recount(number, files)
             if record is None or (result.outcome and (result.attempt != record.spec.attempt or record.state != RecordState.ASSIGNED)):
                 continue  # ended already, or an attempt that nobody waits for
             self._take_off(run, record)
@@ -363,7 +367,7 @@ class Dispatcher(Machine):
         partial, root = reduction.plan(record.spec, message.files, run.info.scope, run.sub_tid)
         run.sub_tid -= len(partial)
         if partial:
-            run.trees[record.spec.tid] = Tree(record.spec, tuple([part.tid for part in partial]))
+            run.trees[record.spec.tid] = Tree(record.spec, {part.tid: part for part in partial})
         record.spec = root
         record.urgent = True
         self._move(record, RecordEvent.PLANNED)
@@ -412,7 +416,22 @@ class Dispatcher(Machine):
         run = self.runs.get(message.run)
         tree = run.trees.get(message.tid) if run else None
         if run is not None and tree is not None and message.part in tree.parts and message.part not in run.records:
+            ended = [tid for tid in tree.parts if tid not in run.records]
+            at_work = [tid for tid in tree.parts if tid in run.records and run.records[tid].state == RecordState.ASSIGNED]
+            for tid, files in tree.given_up(ended, at_work):
+                if tid in run.records:
+                    run.uprooted[tid] = files  # its worker does not give it up
+                else:
+                    self._recount(message.run, files)
             self._replant(message.run, run, {message.tid: run.trees.pop(message.tid)})
+
+    def _recount(self, number: int, files: Uprooted) -> None:
+        """No node was lost, so the shards count readers. This part has released its inputs, which the next tree releases once more. Were
+        that not told, a file would be dropped as soon as it is made again, and what nobody reads any more would stay to the run's end."""
+        for shard, names in self.table.group(files.again).items():
+            self.send(shard, m.ReadAgain(number, tuple(names)))
+        for shard, names in self.table.group(files.unread).items():
+            self.send(shard, m.Release(number, tuple(names)))
 
     def _replant(self, number: int, run: DispatchRun, trees: dict[int, Tree]) -> None:
         """Partial results are gone, or may be, which nobody else could make again: plan these trees anew."""

@@ -334,14 +334,14 @@ class Replica(Message, frozen=True, tag=34):
 
 
 class Release(Message, frozen=True, tag=35):
-    """Worker -> FLS: one reader of each of these has finished for good."""
+    """Worker or dispatcher -> FLS: one reader of each of these has finished for good, or will never begin."""
 
     run: int
     names: tuple[str, ...]
 
 
 class ReadAgain(Message, frozen=True, tag=39):
-    """Submitter -> FLS: a task that had ended runs again and reads these again: one more Release of each is to come."""
+    """Submitter, or dispatcher of a reduction -> FLS: what had ended is done again and reads these again: one more Release of each comes."""
 
     run: int
     names: tuple[str, ...]

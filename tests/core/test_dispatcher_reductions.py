@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dispatcher_unit import Unit, plan_for, reduction
+from dispatcher_unit import SHARD, Unit, plan_for, reduction
 from parts import CLIENT, RUN, SCOPE, key, keys, result, spec
 
 from amfs.vocabulary import messages as m
@@ -71,13 +71,43 @@ def test_a_tree_is_planned_anew_when_a_partial_result_is_lost_and_no_node_is() -
     ((worker, assign),) = unit.take_all(m.Assign)
     (task,) = assign.tasks
     assert (task.tid, task.inputs, task.attempt > 0) == (1, keys("a b c d"), True)
-    unit.tell(CLIENT, m.PartLost(RUN, 1, parts[0])).tell(CLIENT, m.PartLost(RUN, 7, parts[1])).nothing_left()
+    unit.forget().tell(CLIENT, m.PartLost(RUN, 1, parts[0])).tell(CLIENT, m.PartLost(RUN, 7, parts[1])).nothing_left()
     unit.tell(worker, plan_for(task))
     again = [task.tid for _, message in unit.take_all(m.Assign) for task in message.tasks if task.tid < 0]
     assert not set(again) & set(parts)
     unit.tell(CLIENT, m.PartLost(RUN, 1, parts[1])).nothing_left()  # it is a part of the tree before
     unit.done(1, result(again[0])).done(2, result(again[1])).done(0, result(1))
     assert unit.results() == [(1, 0)]
+
+
+def test_shards_hear_that_a_tree_reads_again_and_what_nobody_reads_any_more() -> None:
+    """Seed 9608138: they counted two readers of the inputs of a tree that was planned anew, and had what was made again dropped at once."""
+    unit = Unit([0, 1, 2]).submit(reduction(1, "a b c d e f g h"))
+    ((worker, assign),) = unit.take_all(m.Assign)
+    unit.tell(worker, plan_for(assign.tasks[0]))
+    parts = {task.inputs: task for _, message in unit.take_all(m.Assign) for task in message.tasks if task.tid < 0}
+    first, second, third, late = (parts[keys(names)] for names in ("a b", "c d", "e f", "g h"))
+    above, other = (parts[(*left.outputs, *right.outputs)] for left, right in ((first, second), (third, late)))
+    unit.done(1, result(first.tid), result(second.tid), result(above.tid)).done(2, result(third.tid)).nothing_left()
+    unit.tell(CLIENT, m.PartLost(RUN, 1, above.tid))
+    # Of the inputs those that were read; a worker has the part that reads g and h, and the part that reads what the third has made.
+    assert sorted(name for _, told in unit.take_all(m.ReadAgain, SHARD) for name in told.names) == sorted(keys("a b c d e f"))
+    assert unit.take_all(m.Release, SHARD) == [(SHARD, m.Release(RUN, above.outputs))]
+    unit.forget().done(2, result(late.tid)).done(2, result(late.tid))
+    assert unit.take_all(m.ReadAgain) == [(SHARD, m.ReadAgain(RUN, keys("g h")))]
+    unit.nothing_left().done(1, result(other.tid))
+    assert unit.take_all(m.Release) == [(SHARD, m.Release(RUN, other.outputs))]
+    unit.nothing_left()
+    assert unit.machine.runs[RUN].uprooted == {}
+
+
+def test_a_part_of_a_tree_that_was_given_up_releases_nothing_if_it_fails() -> None:
+    unit = Unit([0, 1, 2]).submit(reduction(1, "a b c d"))
+    ((worker, assign),) = unit.take_all(m.Assign)
+    unit.tell(worker, plan_for(assign.tasks[0]))
+    parts = [task.tid for _, message in unit.take_all(m.Assign) for task in message.tasks if task.tid < 0]
+    unit.done(1, result(parts[0])).tell(CLIENT, m.PartLost(RUN, 1, parts[0])).forget()
+    unit.done(2, result(parts[1], Outcome.EXIT)).done(2, result(parts[1])).nothing_left()
 
 
 def test_a_reduction_of_few_inputs_is_one_task() -> None:
