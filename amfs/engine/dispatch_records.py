@@ -30,9 +30,12 @@ class Record:
 
 
 class Uprooted(NamedTuple):
-    """The files of a partial task of a tree that was given up: inputs that the next tree reads again, and outputs without a reader."""
+    """The files of a partial task of a tree that was given up: inputs that the next tree reads again, partial results that only this task
+    was to read, and outputs, of which some may have no reader."""
 
     again: tuple[str, ...]
+    partial: tuple[str, ...]
+    outputs: tuple[str, ...]
     unread: tuple[str, ...]
 
 
@@ -48,7 +51,8 @@ class Tree(NamedTuple):
         read = {name for part in known for name in part.inputs}
         for part in known:
             again = tuple([name for name in part.inputs if name in self.spec.inputs])
-            yield part.tid, Uprooted(again, tuple([name for name in part.outputs if name not in read]))
+            partial = tuple([name for name in part.inputs if name not in again])
+            yield part.tid, Uprooted(again, partial, part.outputs, tuple([name for name in part.outputs if name not in read]))
 
 
 class DispatchRun:

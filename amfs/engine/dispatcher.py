@@ -7,7 +7,7 @@ another worker. A failure on a worker whose failures may be its own (``worker_he
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -24,6 +24,7 @@ from amfs.vocabulary.states import RECORD_NEXT, Outcome, RecordEvent, RecordStat
 from amfs.workflow import reduction
 
 _NOTHING = m.Result(-1)
+_GIVEN_UP = "the reduction was planned anew"
 #: After a node was lost a task may be done twice, and the second making of a file on shared storage can meet a task that reads it there:
 #: that one runs again, so often at most (a task that itself writes on its input fails all the same).
 EXCUSED_MAX = 3
@@ -221,6 +222,9 @@ class Dispatcher(Machine):
                 files = run.uprooted.pop(result.tid)
                 if not result.outcome:
                     self._recount(number, files)
+                else:
+                    self._release(number, files.partial)
+                    self._poison(number, files.outputs, _GIVEN_UP)
             if record is None or (result.outcome and (result.attempt != record.spec.attempt or record.state != RecordState.ASSIGNED)):
                 continue  # ended already, or an attempt that nobody waits for
             self._take_off(run, record)
@@ -320,12 +324,17 @@ class Dispatcher(Machine):
             if root is not None:  # the reduction fails as its part did
                 self._fail(number, run, run.records[root], msgspec.structs.replace(result, tid=root))
         if spec.outputs:
-            cause = result.detail if result.outcome == Outcome.UPSTREAM_FAILED else m.failure_of(spec.tid)
-            for shard, names in self.table.group(spec.outputs).items():
-                self.send(shard, m.Poison(number, tuple(names), cause))
+            self._poison(number, spec.outputs, result.detail if result.outcome == Outcome.UPSTREAM_FAILED else m.failure_of(spec.tid))
         if spec.inputs:
-            for shard, names in self.table.group(spec.inputs).items():
-                self.send(shard, m.Release(number, tuple(names)))
+            self._release(number, spec.inputs)
+
+    def _poison(self, number: int, names: Sequence[str], cause: str) -> None:
+        for shard, part in self.table.group(names).items():
+            self.send(shard, m.Poison(number, tuple(part), cause))
+
+    def _release(self, number: int, names: Sequence[str]) -> None:
+        for shard, part in self.table.group(names).items():
+            self.send(shard, m.Release(number, tuple(part)))
 
     # ── tasks move ─────────────────────────────────────────────────────────────────────────────────
 
@@ -420,9 +429,11 @@ class Dispatcher(Machine):
             at_work = [tid for tid in tree.parts if tid in run.records and run.records[tid].state == RecordState.ASSIGNED]
             for tid, files in tree.given_up(ended, at_work):
                 if tid in run.records:
-                    run.uprooted[tid] = files  # its worker does not give it up
+                    run.uprooted[tid] = files  # its worker goes on with it
                 else:
                     self._recount(message.run, files)
+            # The part that a worker has and that was to read the lost one would wait there, with all its other inputs, to the run's end.
+            self._poison(message.run, tree.parts[message.part].outputs, _GIVEN_UP)
             self._replant(message.run, run, {message.tid: run.trees.pop(message.tid)})
 
     def _recount(self, number: int, files: Uprooted) -> None:
@@ -430,8 +441,7 @@ class Dispatcher(Machine):
         that not told, a file would be dropped as soon as it is made again, and what nobody reads any more would stay to the run's end."""
         for shard, names in self.table.group(files.again).items():
             self.send(shard, m.ReadAgain(number, tuple(names)))
-        for shard, names in self.table.group(files.unread).items():
-            self.send(shard, m.Release(number, tuple(names)))
+        self._release(number, files.unread)
 
     def _replant(self, number: int, run: DispatchRun, trees: dict[int, Tree]) -> None:
         """Partial results are gone, or may be, which nobody else could make again: plan these trees anew."""

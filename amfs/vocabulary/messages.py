@@ -341,7 +341,7 @@ class Release(Message, frozen=True, tag=35):
 
 
 class ReadAgain(Message, frozen=True, tag=39):
-    """Submitter, or dispatcher of a reduction -> FLS: what had ended is done again and reads these again: one more Release of each comes."""
+    """Submitter, or dispatcher of a reduction -> FLS: what had ended is done again and reads these again: one more Release of each."""
 
     run: int
     names: tuple[str, ...]

@@ -101,13 +101,21 @@ def test_shards_hear_that_a_tree_reads_again_and_what_nobody_reads_any_more() ->
     assert unit.machine.runs[RUN].uprooted == {}
 
 
-def test_a_part_of_a_tree_that_was_given_up_releases_nothing_if_it_fails() -> None:
-    unit = Unit([0, 1, 2]).submit(reduction(1, "a b c d"))
+def test_what_was_to_read_a_lost_part_ends_and_lets_go_of_the_other_parts() -> None:
+    """It stayed at its worker to the end of the run, and what it was to read in the node's memory."""
+    unit = Unit([0, 1, 2]).submit(reduction(1, "a b c d e f g h"))
     ((worker, assign),) = unit.take_all(m.Assign)
     unit.tell(worker, plan_for(assign.tasks[0]))
-    parts = [task.tid for _, message in unit.take_all(m.Assign) for task in message.tasks if task.tid < 0]
-    unit.done(1, result(parts[0])).tell(CLIENT, m.PartLost(RUN, 1, parts[0])).forget()
-    unit.done(2, result(parts[1], Outcome.EXIT)).done(2, result(parts[1])).nothing_left()
+    parts = {task.inputs: task for _, message in unit.take_all(m.Assign) for task in message.tasks if task.tid < 0}
+    first, second = parts[keys("a b")], parts[keys("c d")]
+    above = parts[(*first.outputs, *second.outputs)]
+    unit.done(1, result(first.tid), result(second.tid)).tell(CLIENT, m.PartLost(RUN, 1, first.tid))
+    assert [(to, poison.names) for to, poison in unit.take_all(m.Poison)] == [(SHARD, first.outputs)]
+    assert unit.take_all(m.Release) == [], "a worker still has the task that reads it"
+    unit.forget().done(1, result(above.tid, Outcome.UPSTREAM_FAILED))
+    assert unit.take_all(m.Release) == [(SHARD, m.Release(RUN, above.inputs))]
+    assert [(to, poison.names) for to, poison in unit.take_all(m.Poison)] == [(SHARD, above.outputs)]
+    unit.nothing_left()
 
 
 def test_a_reduction_of_few_inputs_is_one_task() -> None:

@@ -277,3 +277,19 @@ def test_large_files_have_time_to_go_to_a_disk() -> None:
     verdict = run_scenario(Scenario(settings, (*tasks, read), dict.fromkeys(names, 5 * 10**9)))
     assert verdict.virtual_s > PATIENCE_S + 100, "the run was short: the test proves nothing"
     assert verdict.finished == len(tasks) + 1 and not verdict.reason
+
+
+def test_a_reduction_whose_partial_result_a_disk_loses_counts_its_readers_anew() -> None:
+    """Seed 9608138: no shard heard that the tree was planned anew and read its inputs once more, so what was made again was dropped.
+    What the tree before had made stayed in memory to the end of the run."""
+    names = [f"f{i}" for i in range(5)]
+    tasks = [SimTask(Task(f"make {name}", ("work",), outputs=(name,)), 0.1) for name in names]
+    tasks.append(SimTask(Task("reduce", ("cat", "{in}", "{out}"), inputs=tuple(names), outputs=("all",), reduce=2), 0.1))
+    events: list[str] = []
+    for seed in (107, 306, 650, 731, 830):  # of those whose disk fails while it has a partial result
+        settings = Settings(
+            seed, False, 1, (1,), 0, data_aware=True, stage_shared=False, keep_all=False, fail_fast=False,
+            limits=Limits(memory=MemoryLimits(limit=39, spill="/disk")), faults=Faults(disk_errors=0.3),
+        )  # fmt: skip
+        run_scenario(Scenario(settings, tuple(tasks), dict.fromkeys([*names, "all"], 10)), tell=events.append)
+    assert any("PartLost" in event for event in events), "no partial result was lost: the test proves nothing"
