@@ -29,7 +29,8 @@ from fuzz.files import ANSWER_S, SimFiles
 from fuzz.session_seeds import check_session_files, draw_session
 from fuzz.swarm import draw
 
-EVENT_BUDGET = 400_000
+EVENT_BUDGET = 400_000  # and for the time that the tasks take, as many more as idle nodes need
+IDLE_EVENTS_S = 200  # of one idle node, a virtual second: it asks others for tasks, up to ten times; measured: some 150
 PATIENCE_S = 300.0  # virtual; beyond what the tasks themselves, their files and their messages need
 DELAYS_A_TASK = 40  # mean delays of a message that one task may take; measured: some thirty where it makes a file of the session
 CLEAN_UP_S = (4.0, 16.0, 40.0)  # when to look whether anything is left of the run; by the last there must be nothing
@@ -115,12 +116,21 @@ def run_seed(seed: int, *, quiet: bool = False, kind: str = "", tell: Callable[[
 
 def run_scenario(scenario: Scenario, *, tell: Callable[[str], None] | None = None) -> Verdict:
     """Simulate this. Raises Finding."""
-    world = World(scenario.settings.seed, faults=scenario.settings.faults, event_budget=EVENT_BUDGET)
+    world = World(scenario.settings.seed, faults=scenario.settings.faults, event_budget=_event_budget(scenario))
     world.tell = tell
     try:
         return _run(scenario, world)
     except Exception as error:
         raise Finding(scenario, world, error) from error
+
+
+def _event_budget(scenario: Scenario) -> int:
+    """How many events a sound run may need: if its tasks run one after another, the other nodes are idle all that time."""
+    settings = scenario.settings
+    if settings.quiet:  # an idle node does nothing
+        return EVENT_BUDGET
+    tasks_s = sum(one.seconds * (1 + (one.fails if one.fails >= 0 else one.task.retries)) for one in scenario.tasks)
+    return EVENT_BUDGET + int(tasks_s * IDLE_EVENTS_S * (settings.nodes + settings.faults.joins))
 
 
 def _clean_up(world: World, check: Callable[[], None]) -> None:

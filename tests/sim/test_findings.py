@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import planted
 import pytest
+from fuzz import seeds
 from fuzz.seeds import PATIENCE_S, Finding, run_scenario
 
 from amfs._native import Meta
@@ -293,3 +294,17 @@ def test_a_reduction_whose_partial_result_a_disk_loses_counts_its_readers_anew()
         )  # fmt: skip
         run_scenario(Scenario(settings, tuple(tasks), dict.fromkeys([*names, "all"], 10)), tell=events.append)
     assert any("PartLost" in event for event in events), "no partial result was lost: the test proves nothing"
+
+
+def test_a_long_run_with_idle_nodes_does_not_run_out_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 9507076: a client with a window of one task, and tasks of seven hundred seconds. Idle nodes asked others for tasks ten times a
+    second. The simulator took that for a run that feeds on itself, and gave it up three tasks before its end."""
+    monkeypatch.setattr(seeds, "EVENT_BUDGET", 10_000)
+    tasks = tuple([SimTask(Task(f"t{i}", ("work",), outputs=(f"f{i}",), retries=1), 10.0, fails=1) for i in range(4)])
+    settings = Settings(
+        1, False, 4, (1, 1, 1, 1), 0, data_aware=False, stage_shared=False, keep_all=False, fail_fast=True,
+        limits=Limits(submitter=SubmitterLimits(window=1, window_per_slot=0, batch=1)), faults=Faults(),
+    )  # fmt: skip
+    verdict = run_scenario(Scenario(settings, tasks, {f"f{i}": 10 for i in range(4)}))
+    assert verdict.events > 2 * seeds.EVENT_BUDGET, "few events: the test proves nothing"
+    assert verdict.finished == len(tasks) and not verdict.reason
