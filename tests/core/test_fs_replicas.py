@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import pytest
-from fs_cluster import Cluster
+from fs_cluster import Cluster, Node
 
 from amfs.fs.vfs.replicas import SETTLE_S
 from amfs.sim.file_backend import STRIPE
@@ -339,6 +339,25 @@ def test_nodes_that_join_get_the_copies_that_there_were_no_nodes_for() -> None:
         assert {len(holders(cluster, ino)) for ino in inodes} == {number + 1}
     assert {node.fs.short_of_copies() for node in cluster.nodes.values()} == {(0, 0)}
     cluster.check()
+
+
+def test_a_close_needs_no_copy_on_a_node_that_joins_meanwhile() -> None:
+    """Seed 9506533: there could be one more copy than when they were begun, so the close was EIO."""
+    cluster = session(2, 1, 3)
+    handle, attr = cluster.call(0, "open_path", b"/f", os.O_WRONLY | os.O_CREAT, 0o644, -1, 0, -1)
+    cluster.call(0, "write", handle, 0, b"content")
+    cluster.held_works.add(w.Fetch)
+    closing = cluster.start(0, "close", handle)
+    while not any(queue and type(queue[0].order) is w.Fetch for queue in cluster.slow.values()):
+        assert cluster.step()
+    cluster.nodes[2] = Node(cluster, 2)
+    cluster.table = cluster.table.with_nodes([2])
+    cluster.view()
+    assert closing not in cluster.answers
+    cluster.held_works.clear()
+    cluster.finish(closing)
+    cluster.settle()
+    assert holders(cluster, Attr(*attr).ino) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("seed", range(10))

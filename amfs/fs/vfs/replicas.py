@@ -96,7 +96,7 @@ class Replicas:
         return places(ino, nodes & staying) + places(ino, nodes - staying)
 
     def _wanted(self, copies: int) -> int:
-        """Of so many copies there can be so many now."""
+        """Of so many copies there can be so many now. A node that joins while copies are made gets its own afterwards (``notice``)."""
         return min(copies, len(self._members.live))
 
     def _give_up(self, peer: int, call: p.GiveUp) -> Operation[None]:
@@ -160,12 +160,13 @@ class Replicas:
             self._record_copies(peer, attr, facts, [])
             return 0
         self._copying.add(ino)
+        wanted = self._wanted(attr.copies)
         try:
             kept, error = yield from self._copy_to_others(peer, attr, facts)
             self._record_copies(peer, attr, facts, kept)
         finally:
             self._copying.discard(ino)
-        return 0 if not facts.size or len(kept) + 1 >= self._wanted(attr.copies) else error or errno.EIO
+        return 0 if not facts.size or len(kept) + 1 >= min(wanted, self._wanted(attr.copies)) else error or errno.EIO
 
     def _copy_to_others(self, peer: int, attr: Attr, facts: Facts) -> Operation[tuple[list[int], int]]:
         """Nodes that have what the file contained before come last: their copies may be all that there is if the writer dies now."""
@@ -226,7 +227,8 @@ class Replicas:
             return 0
         live = self._members.live
         holders = places(ino, live.intersection(self._meta.holders(ino)))
-        missing = self._wanted(attr.copies) - len(holders)
+        wanted = self._wanted(attr.copies)
+        missing = wanted - len(holders)
         if missing <= 0:
             return 0
         if not holders:
@@ -238,7 +240,7 @@ class Replicas:
                 raise failure(number)
 
         kept, error = yield from self._spread(self._places(ino, live - set(holders)), missing, bring)
-        return 0 if len(kept) + len(holders) >= self._wanted(attr.copies) else error or errno.EIO
+        return 0 if len(kept) + len(holders) >= min(wanted, self._wanted(attr.copies)) else error or errno.EIO
 
     # ── what is short of copies ────────────────────────────────────────────────────────────────────
 
