@@ -47,10 +47,11 @@ class Tree(NamedTuple):
 
     def given_up(self, ended: Collection[int], at_work: Collection[int]) -> Iterator[tuple[int, Uprooted]]:
         """What becomes of the files of parts that have ended well, or may yet since a worker has them, if the tree is planned anew."""
+        leaves = frozenset(self.spec.inputs)
         known = [self.parts[tid] for tid in (*ended, *at_work)]
         read = {name for part in known for name in part.inputs}
         for part in known:
-            again = tuple([name for name in part.inputs if name in self.spec.inputs])
+            again = tuple([name for name in part.inputs if name in leaves])
             partial = tuple([name for name in part.inputs if name not in again])
             yield part.tid, Uprooted(again, partial, part.outputs, tuple([name for name in part.outputs if name not in read]))
 

@@ -57,7 +57,7 @@ int fuse_complete_attr(struct node *node, struct meta_attr *attr, bool *cache, b
     return written || attr->finished || attr->writer == node->id || attr->writer < 0 ? 0 : META_NOT_MINE;
 }
 
-/* The record of an inode, completed. 0, an errno, or META_NOT_MINE. What is kept of another node's record is good until that node says that it is old. While a
+/* The record of an inode, completed. 0, an errno, or META_NOT_MINE. A cached record of another node is good until that node says that it is old. While a
  * file is not finished only the node that made it and writes it believes that: it knows the size and the times itself. */
 static int attr_of(struct node *node, uint64_t ino, struct meta_attr *attr, bool *cache, bool waiting) {
     bool replica;

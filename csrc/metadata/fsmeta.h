@@ -343,7 +343,7 @@ int meta_hold_small_for(struct meta *meta, uint64_t ino, int32_t asker, const st
 int meta_cache(struct meta *meta, const struct meta_attr *attr, bool replica);
 int meta_cached(struct meta *meta, uint64_t ino, struct meta_attr *attr, bool *replica); /* ENOENT: not */
 int meta_uncache(struct meta *meta, uint64_t ino, bool *replica);
-/* This node had another one change attributes of a file, not its content, and heard `attr`; it asked at `since`. What is kept of the file becomes that, or goes
+/* This node had another one change attributes of a file, not its content, and heard `attr`; it asked at `since`. The cached record becomes that, or goes
  * if something may have changed since. Answers that were under way are old from now on. */
 void meta_cache_changed(struct meta *meta, uint64_t since, const struct meta_attr *attr);
 void meta_uncache_unfinished(struct meta *meta,

@@ -108,7 +108,7 @@ def test_a_making_that_backups_did_not_confirm_leaves_no_writer() -> None:
 @pytest.mark.parametrize("layout", [WHOLE, STRIPED], ids=["whole", "striped"])
 @pytest.mark.parametrize("seed", range(8))
 def test_whoever_looks_takes_nothing_from_a_writer_that_is_closing_the_file(seed: int, layout: int) -> None:
-    """Its record says that the node writes it, and no handle is open there any more: what was written is still to be told."""
+    """Its record says that the node writes it, and no handle is open there any more: the closing is still to be told."""
     cluster = Cluster(3, seed)
     path = b"/" + name_at(cluster, 1)
     handle, _ = cluster.finish(begin_making(cluster, 0, path, layout))

@@ -441,7 +441,7 @@ def test_diff_takes_urls(s3: S3, files: Files) -> None:
 
 
 class Listed(http.server.BaseHTTPRequestHandler):
-    """A page that names one file. What is asked for the file is answered with ``status``; 0: the connection ends."""
+    """A page that names one file. A request for the file is answered with ``status``; 0: the connection ends."""
 
     status = 0
 

@@ -266,7 +266,7 @@ class FileSystem(Machine):
         for node in sorted(dead):
             calls.order(w.ForgetPeer(node))
         if first:
-            self._add_peers(new)  # they may ask from now on: what has not come yet would be a hole for a node without a table
+            self._add_peers(new)  # they may ask from now on: a node without a table takes stripes that have not come yet for holes
         self._backups.choose()
         self._stripes.choose()
         for node in sorted(dead):

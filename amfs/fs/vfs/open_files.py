@@ -406,14 +406,14 @@ class OpenFiles:
             yield Sleep(PAUSE_LAST_S)
 
     def _try_to_disown(self, ino: int) -> Operation[bool]:
-        """Only if nothing of it is here: what is told now would pass for the end of its writing. True: it may be being made."""
+        """Only if nothing of it is here: the shard takes this for the end of its writing. True: it may be being made."""
         yield Acquire(_closing(ino))
         self._meta.closing(ino)
         try:
             attr = yield from self._owners.ask(p.Getattr(ino))
             ours = attr.writer == self._members.node and not attr.finished and ino not in self._untold
             if ours and self.is_making:
-                return True  # by whatever began before we looked at the record; what begins later makes another
+                return True  # a making that began before we looked at the record; a later one makes another file
             file = self._files.get(ino)
             known = (file is not None and not file.is_forgettable) or self.is_in_use(ino) or any(self._meta.direct_uses(ino))
             if ours and not known and not (yield from self._checkpoints.has_some(attr)):  # else that it was closed is on its way
