@@ -15,6 +15,7 @@ from amfs.vocabulary.attr import META_SET_ATIME, META_SET_GID, META_SET_MODE, ME
 _NO_ID = 0xFFFFFFFF
 _BLOCK = 4096
 _TIME_MAX = (1 << 63) - 1
+_CAPABILITY = "security.capability"  # as csrc/fuse/fuse_xattr.c has it
 _UTIME_NOW, _UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2  # as nanoseconds
 
 
@@ -152,10 +153,12 @@ def _operations(face: FusepyAdapter, binding: Any) -> Any:
         def getxattr(self, path: str, name: str, position: int = 0) -> bytes:
             if name.startswith("system."):
                 raise OSError(errno.EOPNOTSUPP, "no such attributes")
+            if name == _CAPABILITY:
+                raise OSError(errno.ENODATA, name)
             return face.xattr(_raw(path), _raw(name))
 
         def setxattr(self, path: str, name: str, value: bytes, options: int, position: int = 0) -> int:
-            if not name.startswith(("user.", "trusted.", "security.")):
+            if not name.startswith(("user.", "trusted.", "security.")) or name == _CAPABILITY:
                 raise OSError(errno.EOPNOTSUPP, name)
             if name.endswith(".") and name.count(".") == 1:
                 raise OSError(errno.EINVAL, name)

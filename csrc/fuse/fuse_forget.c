@@ -31,6 +31,7 @@ static void forget(struct amfs_fuse *mount, uint64_t ino, uint64_t lookups) {
         }
     }
     pthread_mutex_unlock(&mount->inodes_lock);
+    if (away) fuse_notice_forgotten(mount, ino);
     if (away && atomic_load(&mount->no_open)) fuse_files_forget(mount, ino);
     if (held) fuse_forget_unused(mount, ino);
 }

@@ -578,6 +578,7 @@ uint64_t fuse_notice_add(struct amfs_fuse *mount, struct notice said, const char
 void fuse_notice_carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice, bool done);
 void fuse_notice_put_back(struct amfs_fuse *mount, struct fuse_lane *lane, struct notice *notice); /* with the lock held */
 bool fuse_notice_carry_out(struct amfs_fuse *mount, int fd, const struct notice *notice);
+void fuse_notice_forgotten(struct amfs_fuse *mount, uint64_t ino); /* the kernel has no inode of that number any more */
 struct timespec fuse_notice_in_ms(long milliseconds);
 
 /* fuse_answer.c */

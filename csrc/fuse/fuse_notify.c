@@ -113,6 +113,18 @@ void fuse_notice_carried_out(struct amfs_fuse *mount, struct fuse_lane *lane, st
     pthread_cond_broadcast(&mount->notice_done);
 }
 
+/* The kernel evicts an inode, and then says so: in between it is told of one that it has no more, and that is taken for one which it does not have yet. */
+void fuse_notice_forgotten(struct amfs_fuse *mount, uint64_t ino) {
+    struct fuse_lane *lane = &mount->lanes[INODES];
+    pthread_mutex_lock(&mount->notice_lock);
+    for (struct notice *notice = lane->queue; notice != NULL; notice = notice->next) {
+        if (notice->ino != ino || notice->not_before_ns == 0) continue;
+        notice->not_before_ns = 0;
+        signal_for(mount, lane, notice);
+    }
+    pthread_mutex_unlock(&mount->notice_lock);
+}
+
 /* The first look is soon: it may not be mapped at all, and the kernel about to close it. */
 void fuse_notify_mapped(struct amfs_fuse *mount, int by) {
     pthread_mutex_lock(&mount->notice_lock);

@@ -8,10 +8,12 @@ enum { ROOM = 64 << 10, NAMES_MAX = 64 << 10 };
 
 static bool ours(const char *name) { return strncmp(name, "user.amfs.", 10) == 0; }
 
-/* As tmpfs without access control lists. */
-static int name_fault(const char *name, size_t length) {
+/* As tmpfs without access control lists; and as NFS without capabilities of files. Those would have no effect, since mounts are nosuid. The kernel
+ * asks for them before the first write to each file, so the answer must be known here. */
+static int name_fault(const char *name, size_t length, int no_capability) {
     static const char *const spaces[] = {"user.", "trusted.", "security."};
     if (length > META_NAME_MAX) return ERANGE;
+    if (strcmp(name, "security.capability") == 0) return no_capability;
     for (size_t i = 0; i < sizeof spaces / sizeof spaces[0]; i++) {
         size_t prefix = strlen(spaces[i]);
         if (strncmp(name, spaces[i], prefix) == 0) return length > prefix ? 0 : EINVAL;
@@ -50,7 +52,7 @@ static void set(struct call *call) {
         return;
     }
     const char *value = name + length + 1;
-    int error = name_fault(name, length);
+    int error = name_fault(name, length, EOPNOTSUPP);
     bool everywhere = !is_alone(node) && meta_dir_get(node->meta, call->in->ino, &attr, &parent) == 0;
     if (error == 0 && !ours(name) && !everywhere)
         error = meta_set_xattr(node->meta, call->in->ino, name, value, in->size, (int)in->flags, fuse_now_of(node));
@@ -73,7 +75,7 @@ static void get(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    int error = name_fault(name, length);
+    int error = name_fault(name, length, ENODATA);
     if (error == 0) error = ours(name) ? META_BUSY : meta_get_xattr(call->mount->node->meta, call->in->ino, name, call->out, ROOM, &size);
     if (error == META_NOT_MINE || error == META_BUSY) {
         struct amfs_fuse_request *request = fuse_slow_new(call, FUSE_OP_GET_XATTR, name, length, NULL, 0);
@@ -116,7 +118,7 @@ static void take_away(struct call *call) {
         refuse(call, EINVAL);
         return;
     }
-    int error = name_fault(name, length);
+    int error = name_fault(name, length, ENODATA);
     bool everywhere = !is_alone(node) && meta_dir_get(node->meta, call->in->ino, &attr, &parent) == 0;
     if (error == 0) error = ours(name) || everywhere ? META_BUSY : meta_remove_xattr(node->meta, call->in->ino, name, fuse_now_of(node));
     if (error == META_NOT_MINE || error == META_BUSY) {
