@@ -253,6 +253,15 @@ class Calls:
 
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────
 
+    def ask_patiently(self, node: int, call: PeerCall[T]) -> Operation[T]:
+        """Ask until it answers, however long that takes. EHOSTDOWN: it has left."""
+        while True:
+            try:
+                return (yield from ask(node, call))
+            except OSError as error:
+                if error.errno != errno.ETIMEDOUT or node not in self.members.live:
+                    raise
+
     def tell(self, node: int, call: PeerCall[Any]) -> None:
         """Have it done without waiting for the end. A node carries out a call before those that are sent to it later."""
         self._ask(node, call, _silent)

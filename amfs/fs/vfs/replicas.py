@@ -136,14 +136,6 @@ class Replicas:
             error = next((number for number in _TELLING if number in numbers or number == error), error or (errno.EIO if numbers else 0))
         return kept, error
 
-    def _patiently(self, node: int, call: p.PeerCall[T]) -> Operation[T]:
-        while True:
-            try:
-                return (yield from ask(node, call))
-            except OSError as error:
-                if error.errno != errno.ETIMEDOUT or node not in self._members.live:
-                    raise
-
     # ── what is being written ──────────────────────────────────────────────────────────────────────
 
     def _checkpoint(self, peer: int, call: p.Checkpoint) -> Operation[int]:
@@ -178,7 +170,7 @@ class Replicas:
         holders = self._meta.holders(attr.ino)
 
         def keep(node: int) -> Operation[None]:
-            yield from self._patiently(node, p.KeepCopy(attr.ino, peer, facts, number))
+            yield from self._calls.ask_patiently(node, p.KeepCopy(attr.ino, peer, facts, number))
 
         kept, error = yield from self._spread([node for node in others if node not in holders], count, keep)
         if len(kept) < count:
@@ -235,7 +227,7 @@ class Replicas:
             return errno.EIO
 
         def bring(node: int) -> Operation[None]:
-            [number] = yield from self._patiently(node, p.Bring(holders[node % len(holders)], (ino,)))
+            [number] = yield from self._calls.ask_patiently(node, p.Bring(holders[node % len(holders)], (ino,)))
             if number:
                 raise failure(number)
 

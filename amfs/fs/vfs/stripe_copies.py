@@ -105,7 +105,7 @@ class StripeCopies:
 
     def expect(self) -> Operation[None]:
         """Somebody asks for copies: every node is to know before there are any."""
-        for answer in (yield from together([self._patiently(node, p.ExpectCopies()) for node in sorted(self._members.live)])):
+        for answer in (yield from together([self._calls.ask_patiently(node, p.ExpectCopies()) for node in sorted(self._members.live)])):
             if isinstance(answer, OSError) and answer.errno != errno.EHOSTDOWN:
                 raise answer
 
@@ -371,19 +371,11 @@ class StripeCopies:
         """Copies of all stripes of a file that may have been written without. Why there are fewer, or 0."""
         live = sorted(self._members.live)
         for push in (False, True):  # first all know, so that what is written meanwhile has copies
-            answers = yield from together([self._patiently(node, p.CopyStripes(ino, push)) for node in live])
+            answers = yield from together([self._calls.ask_patiently(node, p.CopyStripes(ino, push)) for node in live])
             errors = [number_of(answer) for answer in answers if isinstance(answer, OSError)]
             if errors:
                 return errno.ENOSPC if errno.ENOSPC in errors else errno.EIO
         return 0
-
-    def _patiently(self, node: int, call: p.CopyStripes | p.ExpectCopies) -> Operation[None]:
-        while True:
-            try:
-                return (yield from ask(node, call))
-            except OSError as error:
-                if error.errno != errno.ETIMEDOUT or node not in self._members.live:
-                    raise
 
     def _copy_stripes(self, peer: int, call: p.CopyStripes) -> Operation[None]:
         yield from self._expect()
