@@ -134,6 +134,8 @@ def chosen_provisioner(given: dict[str, Any], more: Sequence[str]) -> Provisione
 @contextmanager
 def session_for_run(given: dict[str, Any]) -> Iterator[None]:
     """With --on, a session that is there for one run; its nodes get the options that are for nodes. Raises UsageError."""
+    from amfs.host.signals import postponed
+
     if given["on"] is None:
         if given["nodes"] or given["time_"] or given["wait"] or given["hosts"] or given["at"] or given["on_options"]:
             raise UsageError("--nodes, --time, --wait, --hosts, --at and --on-options need --on SYSTEM")
@@ -147,8 +149,9 @@ def session_for_run(given: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        for remark in provisioner.end(session, 10.0):
-            click.echo(f"amfs: {session.name}: {remark}", err=True)
+        with postponed():  # a second Ctrl-C would leave jobs in the queue
+            for remark in provisioner.end(session, 10.0):
+                click.echo(f"amfs: {session.name}: {remark}", err=True)
 
 
 def _duration(text: str | None, option: str) -> float | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from amfs.engine.jobs import OPEN, Submitted
 from amfs.errors import SessionError, UsageError
-from amfs.host.signals import as_exits
+from amfs.host.signals import as_exits, postponed
 from amfs.net import records
 from amfs.net.records import NO_SLOTS, Ready, SessionRecord
 from amfs.provision import autoscale, keeper, ledger
@@ -90,9 +90,12 @@ class Submission:
             self._await_nodes(watch)
             book.wish.nodes = self.wanted.least  # from now on
             keeper.start(watch.session, book)
-        except BaseException:
-            for remark in end(session, book):
-                self.tell(remark)
+        except BaseException as error:
+            with postponed():  # a second Ctrl-C would leave jobs in the queue
+                if not isinstance(error, Exception):
+                    self.tell("cancels the jobs and ends the session; another Ctrl-C does not stop that")
+                for remark in end(session, book):
+                    self.tell(remark)
             raise
         return watch.session
 

@@ -179,7 +179,11 @@ def test_an_end_while_jobs_wait_cancels_them(slurm: Slurm, tmp_path: Path, numbe
     until(lambda: "waits for Resources" in log.read_text(), "no job waits")
     for pid in slurm.hosts.login.processes("up\x00--on"):
         os.kill(pid, number)
-    assert process.wait(timeout=90) != 0
+    until(lambda: "does not stop that" in log.read_text(), "the end is not said")
+    for pid in slurm.hosts.login.processes("up\x00--on"):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)  # again, as the impatient do
+    assert process.wait(timeout=90) == 128 + number
     assert not left(slurm), log.read_text()
 
 
