@@ -127,6 +127,8 @@ def chosen_provisioner(given: dict[str, Any], more: Sequence[str]) -> Provisione
     from amfs.provision.submission import Wanted
 
     seconds, wait = (_duration(given[name], flag) for name, flag in (("time_", "--time"), ("wait", "--wait")))
+    if seconds is not None and seconds < 1:
+        raise UsageError(f"--time {given['time_']}: a job needs a second at least; leave the option out for what the batch system has")
     wanted = Wanted(time_s=None if seconds is None else int(seconds), wait_s=wait, more=tuple(more), hosts=given["hosts"], at=given["at"])
     return choose(given["nodes"], given["on"], wanted, lambda text: click.echo(text, err=True))
 

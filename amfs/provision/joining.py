@@ -129,7 +129,7 @@ class Joining:
                         self.tell(f"no node on {places[number - 1].name}: {lost[number]}")
                 possible = len(places) - len(lost)
                 if possible < least:
-                    few = f"{self.way.name} gives no {least} node{'s' if least > 1 else ''}"
+                    few = f"{self.way.name} gives {'no node' if least == 1 else f'fewer than {least} nodes'}"
                     raise SessionError(f"{few}: {_reasons(places, lost)}")
                 late = time.monotonic() >= end
                 with contextlib.suppress(SessionError):  # not complete yet

@@ -67,6 +67,9 @@ class Submission:
         """Raises SessionError when the system refuses a job, or fewer than ``least`` of them can become nodes; then nothing is left."""
         if name is not None and (records.shared_dir(name) / "jobs.json").exists():
             raise SessionError(f"a session named {name} has jobs; end it with 'amfs down {name}' or choose another --name")
+        if missing := self.system.missing():
+            where = f"type this on a host that has the commands of {self.system.name}, such as a login host"
+            raise SessionError(f"cannot run {', '.join(missing)}: no such command on this host; {where}")
         tcp = options.tcp or "0.0.0.0"
         founder = msgspec.structs.replace(options, slots=NO_SLOTS, tcp=tcp, expected=max(options.expected, self.wanted.most + 1))
         with as_exits():
@@ -115,10 +118,12 @@ class Submission:
                 return
             if end is not None and time.monotonic() > end:
                 so_far = f"{there} of {self.wanted.least} nodes have joined after {self.wanted.wait_s:.0f} s"
-                raise SessionError(f"{so_far}; the jobs are cancelled")
+                fewer = f" or take fewer (--nodes {there}..{self.wanted.most})" if there else ""
+                raise SessionError(f"{so_far}; the jobs are cancelled; wait longer (--wait){fewer}")
             if there + len(watch.jobs.in_state(*OPEN)) < self.wanted.least:
                 why = "; ".join(dict.fromkeys(job.why for job in watch.jobs.in_state(JobState.GIVEN_UP, JobState.ENDED) if job.why))
-                raise SessionError(f"{self.system.name} gives no {self.wanted.least} node{'s' if self.wanted.least > 1 else ''}: {why}")
+                few = "no node" if self.wanted.least == 1 else f"fewer than {self.wanted.least} nodes"
+                raise SessionError(f"{self.system.name} gives {few}: {why}")
             watch.turn()
             time.sleep(_TURN_S)
 
