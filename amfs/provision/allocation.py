@@ -135,6 +135,8 @@ class Allocation:
             raise SessionError(f"cannot run {command[0]}: {error.strerror}") from None
         finally:
             os.close(out)
+        with open(os.path.join(os.path.dirname(log), records.LAUNCHERS), "a", encoding="ascii") as known:
+            known.write(f"{processes.host_id()} {process.pid} {processes.start_time(process.pid)}\n")
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it ended at once; who waits for it sees that
             process.stdin.write(payload)

@@ -17,7 +17,7 @@ import msgspec
 
 from amfs.client import discovery
 from amfs.client.control import Client
-from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, Paused, QueueSays, QueueSilent, Refused, Say, Submit, Submitted
+from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, QueueSays, QueueSilent, Refused, Say, Submit, Submitted
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError
 from amfs.host import processes

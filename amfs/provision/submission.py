@@ -5,6 +5,7 @@ Owns the order of the steps, and the cleaning up when one of them fails. Must no
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -70,6 +71,14 @@ class Submission:
         if missing := self.system.missing():
             where = f"type this on a host that has the commands of {self.system.name}, such as a login host"
             raise SessionError(f"cannot run {', '.join(missing)}: no such command on this host; {where}")
+        shared = records.shared_dir(name or "any").parent
+        try:
+            shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+            writable = os.access(shared, os.W_OK | os.X_OK)
+        except OSError:
+            writable = False
+        if not writable:
+            raise SessionError(f"cannot write to {shared}, where jobs find their session; make it, or set HOME to one that all hosts share")
         tcp = options.tcp or "0.0.0.0"
         founder = msgspec.structs.replace(options, slots=NO_SLOTS, tcp=tcp, expected=max(options.expected, self.wanted.most + 1))
         with as_exits():
@@ -80,7 +89,6 @@ class Submission:
         book = Ledger(session.name, session.created, self.system)
         try:
             shutil.rmtree(place, ignore_errors=True)  # of an older session of this name, which had no jobs any more
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             records.private_directory(place)
             records.save(session, place)
             book.words, book.time_s, book.more = list(self._words(options)), self.wanted.time_s, list(self.wanted.more)

@@ -108,8 +108,17 @@ def test_programs_that_are_not_on_this_host_are_named_before_anything_is_started
         Submission(systems.load(str(path)), Wanted()).start(None, NodeOptions())
 
 
+def test_a_home_that_cannot_be_written_to_is_named_before_anything_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text(JOBS.replace("no-such-delete", "/bin/true"))
+    (tmp_path / ".amfs").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(SessionError, match=rf"cannot write to {re.escape(str(tmp_path))}/\.amfs/sessions, where jobs find"):
+        Submission(systems.load(str(path)), Wanted()).start(None, NodeOptions())
+
+
 def test_a_system_that_is_not_there_or_not_around(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="none.toml: no such file"):
+    with pytest.raises(UsageError, match=r"none\.toml: no such file"):
         systems.load(str(tmp_path / "none.toml"))
     with pytest.raises(UsageError, match=r"no such system; there are command, .*local, .*slurm"):
         systems.load("slrum")

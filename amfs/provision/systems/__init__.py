@@ -163,8 +163,9 @@ def _in_words(error: Exception) -> str:
         return str(error)
     from difflib import get_close_matches  # only for mistakes
 
-    near = get_close_matches(unknown[1], System.__struct_fields__, 1)
-    return f"there is no key '{unknown[1]}'" + (f"; did you mean '{near[0]}'?" if near else f"; keys are {', '.join(System.__struct_fields__)}")
+    keys = System.__struct_fields__
+    near = get_close_matches(unknown[1], keys, 1)
+    return f"there is no key '{unknown[1]}'; " + (f"did you mean '{near[0]}'?" if near else f"keys are {', '.join(keys)}")
 
 
 def of_words(words: Sequence[str]) -> System:
