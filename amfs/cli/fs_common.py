@@ -140,7 +140,7 @@ class Work:
             text = problem.strerror or str(problem)
         else:
             text = problem
-        name = printable(os.fsencode(path))
+        name = printable(os.fsencode(path).replace(b"\n", b"\\n"))  # one line for each error
         self.status = max(self.status, status)
         flush()
         click.echo(f"amfs: {self.name}: {name}: {text}" if name else f"amfs: {self.name}: {text}", err=True)
