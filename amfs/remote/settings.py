@@ -103,9 +103,16 @@ def certificates(given: Mapping[str, Any]) -> str:
     if not file:
         return ""
     try:
-        return Path(file).expanduser().read_text()
+        text = Path(file).expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {_unreadable(error)}") from None
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
+        raise UsageError(f"{file}: holds no certificates (PEM)") from None
+    return text
 
 
 def s3_config(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
 from amfs.remote import web_pages
-from amfs.remote.place import SILENT_S, TRUST, Found, Kind, RemoteError, Told, put_piece
+from amfs.remote.place import SILENT_S, Found, Kind, RemoteError, Told, put_piece, why_untrusted
 from amfs.remote.settings import certificates
 
 _PIECE = 4 << 20
@@ -344,7 +344,7 @@ def _error(error: Exception, url: str) -> RemoteError:
     if isinstance(error, FileNotFoundError) or status == 404:
         return RemoteError(Kind.MISSING, url)
     if "certificate" in words:
-        return RemoteError(Kind.UNTRUSTED, url, TRUST)
+        return RemoteError(Kind.UNTRUSTED, url, why_untrusted(text))
     if isinstance(error, (ConnectionError, TimeoutError)) or any(word in words for word in _UNREACHABLE):
         reason = getattr(error, "os_error", None)  # aiohttp writes an object of the ssl module into its text
         if isinstance(reason, OSError):
