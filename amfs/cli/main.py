@@ -279,8 +279,14 @@ def invoke(command: click.Command, args: list[str], name: str) -> int:
     """Run ``command`` as the program ``name`` and return its exit status; faults of the command line are told. Raises what it raises."""
     import click
 
+    streams = sys.stdout, sys.stderr
     try:
         result = command.main(args, prog_name=name, standalone_mode=False, obj=tuple(args))
+    except SystemExit:
+        if sys.stdout is streams[0]:
+            raise
+        sys.stdout, sys.stderr = streams  # click puts others in their place when the reader of one has gone, and would exit with 1
+        raise BrokenPipeError from None
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
