@@ -293,6 +293,10 @@ def invoke(command: click.Command, args: list[str], name: str) -> int:
         from amfs.errors import brief
 
         error.message = brief(error.message)  # type: ignore[misc]  # click has no other way
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None and any(word.partition("=")[0] == "--on" for word in args):
+            own = any(param.name == "more" for param in error.ctx.command.params)
+            where = "after '--'" if own else "in --on-options 'OPTIONS'"
+            error.message += f" Options of the batch system stand {where}."  # type: ignore[misc]
         error.show()
         return error.exit_code
     return result if isinstance(result, int) else 0
