@@ -125,6 +125,18 @@ def test_a_job_that_is_just_submitted_when_another_host_takes_the_session_down_i
     assert not place.exists()
 
 
+def test_jobs_that_may_be_left_are_no_success(tmp_path: Path, amfs: Amfs, words: list[str]) -> None:
+    done = amfs("up", "--on", "command", "--nodes", "1", "--name", "ours", "--slots", "1", "--tcp", "127.0.0.1", "--", *words)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "queue").rename(tmp_path / "away")
+    down = amfs("down", "ours")
+    assert down.returncode == 1 and "ours is down, but jobs of it may be left; 'amfs down ours' tries again" in down.stdout, down
+    assert "jobs that may still be in the queue of command" in down.stderr
+    (tmp_path / "away").rename(tmp_path / "queue")
+    again = amfs("down", "ours")
+    assert (again.returncode, again.stdout) == (0, "ours is down\n")
+
+
 def test_an_end_whose_words_nobody_reads_cancels_the_jobs_too(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A Ctrl-C ends "tee", too, which reads what is said."""
     monkeypatch.setenv("AMFS_RUN_DIR", str(tmp_path))
