@@ -174,7 +174,7 @@ ONE_RULE = '[[rule]]\nname = "a"\nwhen = "{}"\ndo = "{}"\n'
         ("max = 0\n" + ONE_RULE.format("memory > 80 %", "add 1"), "p.toml: min = 1 and max = 0"),
         ("start = 99\n" + ONE_RULE.format("memory > 80 %", "add 1"), "p.toml: start = 99 is not within 1..16"),
         ("frobs = 1\n" + ONE_RULE.format("memory > 80 %", "add 1"), "p.toml: there is no key 'frobs'; keys are rule, title, min, max, "),
-        (ONE_RULE.format("busy > 80 %", "add 1").replace("when", "wheen"), "p.toml: rule 1: there is no key 'wheen'; did you mean 'when'?"),
+        (ONE_RULE.format("busy > 80 %", "add 1").replace("name", "nam"), "p.toml: rule 1: there is no key 'nam'; did you mean 'name'?"),
         (ONE_RULE.format("busy > 80 %", "add 1") + "[brake]\nafter_inn = '1 s'\n", "there is no key 'after_inn'; did you mean 'after_in'?"),
         (ONE_RULE.format("memry > 80 %", "add 1"), "p.toml: rule 'a', when = \"memry > 80 %\""),
         (ONE_RULE.format("busy > 180 %", "add 1"), "holds always or never"),
