@@ -48,6 +48,17 @@ def brief(text: str) -> str:
     )
 
 
+def unknown_key(error: Exception, keys: Sequence[str]) -> str:
+    """What msgspec says of an object; of a key that is not among ``keys``, which was meant. For people."""
+    found = re.match(r"Object contains unknown field `([^`]*)`", str(error))
+    if found is None:
+        return str(error).replace(" - at ", ", at ")
+    from difflib import get_close_matches  # only for mistakes
+
+    near = get_close_matches(found[1], keys, 1)
+    return f"there is no key '{found[1]}'; " + (f"did you mean '{near[0]}'?" if near else f"keys are {', '.join(keys)}")
+
+
 class AmfsError(Exception):
     """Base of all: ``str(error)`` is one clear message for the person at the prompt."""
 

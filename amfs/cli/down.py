@@ -29,10 +29,18 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
     if everything and name:
         raise UsageError("give the name of one session, or --all")
     sessions = records.list_all() if everything else [discovery.find(name, ending=True)]
+    sure = True
     for session in sessions:
         for remark in submission.end(session, ledger.load(session), timeout):
             click.echo(f"amfs: {session.name}: {remark}", err=True)
-        click.echo(f"{session.name} is down" if not session.path.exists() else f"{session.name} is not known to be down")
+        if session.path.exists():
+            said = f"{session.name} is not known to be down"
+        elif ledger.load(session) is not None:
+            said = f"{session.name} is down, but jobs of it may be left; 'amfs down {session.name}' tries again"
+        else:
+            said = ""
+        click.echo(said or f"{session.name} is down")
+        sure = sure and not said
     discovery.clean()
     for path in orphans.sweep():
         click.echo(f"removed {path}, left by a node that died", err=True)
@@ -42,4 +50,4 @@ def down(name: str | None, everything: bool, timeout: float) -> int:
             click.echo(f"amfs: {words}", err=True)
         if not sessions:
             click.echo("no session is running", err=True)
-    return 0
+    return 0 if sure else 1

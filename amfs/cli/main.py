@@ -285,14 +285,24 @@ def invoke(command: click.Command, args: list[str], name: str) -> int:
     """Run ``command`` as the program ``name`` and return its exit status; faults of the command line are told. Raises what it raises."""
     import click
 
+    streams = sys.stdout, sys.stderr
     try:
         result = command.main(args, prog_name=name, standalone_mode=False, obj=tuple(args))
+    except SystemExit:
+        if sys.stdout is streams[0]:
+            raise
+        sys.stdout, sys.stderr = streams  # click puts others in their place when the reader of one has gone, and would exit with 1
+        raise BrokenPipeError from None
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
         from amfs.errors import brief
 
         error.message = brief(error.message)  # type: ignore[misc]  # click has no other way
+        if isinstance(error, click.NoSuchOption) and error.ctx is not None and any(word.partition("=")[0] == "--on" for word in args):
+            own = any(param.name == "more" for param in error.ctx.command.params)
+            where = "after '--'" if own else "in --on-options 'OPTIONS'"
+            error.message += f" Options of the batch system stand {where}."  # type: ignore[misc]
         error.show()
         return error.exit_code
     return result if isinstance(result, int) else 0

@@ -16,7 +16,7 @@ def _number(ctx: click.Context, param: click.Parameter, value: str) -> int:
     if value == "auto":
         return 0
     if not value.isdecimal() or not 0 < int(value) <= 65536:
-        raise click.BadParameter(f"'{value}' is neither a number of nodes, 1 or more, nor 'auto'", ctx, param)
+        raise click.BadParameter(f"'{value}' is neither a number of nodes, 1 to 65536, nor 'auto'", ctx, param)
     return int(value)
 
 

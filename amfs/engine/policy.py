@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from amfs.errors import UsageError
+from amfs.errors import UsageError, unknown_key
 
 NODES_MAX = 65536
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|h)")
@@ -248,7 +248,10 @@ def parse(text: str, source: str) -> Policy:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source}: {error}") from None
     except msgspec.ValidationError as error:
-        raise UsageError(f"{source}: {str(error).replace(' - at ', ', at ')}") from None
+        rule = re.search(r"`\$\.rule\[(\d+)\]`$", str(error))
+        part: type[msgspec.Struct] = _Rule if rule else _Brake if "`$.brake`" in str(error) else _File
+        where = f"rule {int(rule[1]) + 1}: " if rule else ""
+        raise UsageError(f"{source}: {where}{unknown_key(error, part.__struct_encode_fields__)}") from None
     if not 1 <= given.min <= given.max <= NODES_MAX:
         raise UsageError(f"{source}: min = {given.min} and max = {given.max}: 1 or more, and max not below min")
     if given.start and not given.min <= given.start <= given.max:

@@ -93,10 +93,10 @@ class Joining:
             except BaseException as error:
                 with postponed():  # a second Ctrl-C would leave nodes on the hosts
                     if not isinstance(error, Exception):
-                        self.tell("ends the session; another Ctrl-C does not stop that")
+                        self._tell_if_heard("ends the session; another Ctrl-C does not stop that")
                     self._gather(session)
                     for remark in LocalProcesses().end(session):
-                        self.tell(remark)
+                        self._tell_if_heard(remark)
                     self.way.cancel()
                 raise
         return session
@@ -108,6 +108,10 @@ class Joining:
         remarks = LocalProcesses().end(session, timeout_s)
         self.way.cancel()
         return remarks
+
+    def _tell_if_heard(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # the reader of our output has gone, as "tee" does at a Ctrl-C
+            self.tell(text)
 
     def _gather(self, session: SessionRecord) -> None:
         """Let nodes that are on their way become members, so that they hear of the end."""

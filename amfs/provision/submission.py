@@ -5,6 +5,7 @@ Owns the order of the steps, and the cleaning up when one of them fails. Must no
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -104,9 +105,9 @@ class Submission:
         except BaseException as error:
             with postponed():  # a second Ctrl-C would leave jobs in the queue
                 if not isinstance(error, Exception):
-                    self.tell("cancels the jobs and ends the session; another Ctrl-C does not stop that")
+                    self._tell_if_heard("cancels the jobs and ends the session; another Ctrl-C does not stop that")
                 for remark in end(session, book):
-                    self.tell(remark)
+                    self._tell_if_heard(remark)
             raise
         return watch.session
 
@@ -118,6 +119,10 @@ class Submission:
 
     def _words(self, options: NodeOptions) -> Sequence[str]:
         return as_words(msgspec.structs.replace(options, tcp=options.tcp or "0.0.0.0"))
+
+    def _tell_if_heard(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # the reader of our output has gone, as "tee" does at a Ctrl-C
+            self.tell(text)
 
     def _await_nodes(self, watch: Keeper) -> None:
         end = None if self.wanted.wait_s is None else time.monotonic() + self.wanted.wait_s

@@ -16,8 +16,9 @@ from fs_session import about
 from waiting import until
 
 from amfs.net import records
-from amfs.provision import ledger, submission
+from amfs.provision import ledger, submission, systems
 from amfs.provision.ledger import Ledger
+from amfs.provision.provisioner import NodeOptions
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +123,37 @@ def test_a_job_that_is_just_submitted_when_another_host_takes_the_session_down_i
     assert len((tmp_path / "jobs").read_text().split()) == 2
     until(lambda: not alive(tmp_path), "the job goes on")
     assert not place.exists()
+
+
+def test_jobs_that_may_be_left_are_no_success(tmp_path: Path, amfs: Amfs, words: list[str]) -> None:
+    done = amfs("up", "--on", "command", "--nodes", "1", "--name", "ours", "--slots", "1", "--tcp", "127.0.0.1", "--", *words)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "queue").rename(tmp_path / "away")
+    down = amfs("down", "ours")
+    assert down.returncode == 1 and "ours is down, but jobs of it may be left; 'amfs down ours' tries again" in down.stdout, down
+    assert "jobs that may still be in the queue of command" in down.stderr
+    (tmp_path / "away").rename(tmp_path / "queue")
+    again = amfs("down", "ours")
+    assert (again.returncode, again.stdout) == (0, "ours is down\n")
+
+
+def test_an_end_whose_words_nobody_reads_cancels_the_jobs_too(tmp_path: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ctrl-C ends "tee", too, which reads what is said."""
+    monkeypatch.setenv("AMFS_RUN_DIR", str(tmp_path))
+    said: list[str] = []
+
+    def tell(text: str) -> None:
+        said.append(text)
+        if len(said) == 1:
+            raise KeyboardInterrupt
+        raise BrokenPipeError
+
+    begun = submission.Submission(systems.of_words(words), submission.Wanted(most=2), tell)
+    with pytest.raises(KeyboardInterrupt):
+        begun.start("ours", NodeOptions(slots=1, tcp="127.0.0.1"))
+    assert said[0] == "2 jobs submitted to command" and "cancels the jobs" in said[1]
+    assert len((tmp_path / "jobs").read_text().split()) == 2 and not alive(tmp_path)
+    assert not (tmp_path / ".amfs/sessions/ours").exists() and not (tmp_path / "ours").exists()
 
 
 def test_what_the_commands_say_is_told(tmp_path: Path, amfs: Amfs, words: list[str]) -> None:

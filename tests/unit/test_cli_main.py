@@ -120,6 +120,15 @@ def test_an_unknown_command_gets_a_hint(capsys: pytest.CaptureFixture[str], tmp_
     assert "no-such-option" in capsys.readouterr().err
 
 
+def test_options_of_a_batch_system_in_a_wrong_place_are_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert frame.main(["up", "--on", "slurm", "--partition=short"]) == 2
+    assert "No such option '--partition'. Options of the batch system stand after '--'." in capsys.readouterr().err
+    assert frame.main(["run", "--on=slurm", "--partition=short", "tasks.txt"]) == 2
+    assert "stand in --on-options" in capsys.readouterr().err
+    assert frame.main(["up", "--partition=short"]) == 2
+    assert "batch system stand" not in capsys.readouterr().err
+
+
 def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     @click.command("status")
     def status() -> None:

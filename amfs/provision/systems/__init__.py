@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from amfs.engine.jobs import Row
-from amfs.errors import UsageError
+from amfs.errors import UsageError, unknown_key
 from amfs.vocabulary.job_states import JobEvent
 
 HERE = Path(__file__).parent
@@ -152,20 +152,8 @@ def load(name: str) -> System:
     except OSError as error:
         raise UsageError(f"--on {name}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError, ValueError) as error:
-        raise UsageError(f"--on {path}: not the description of a batch system: {_in_words(error)}") from None
+        raise UsageError(f"--on {path}: not the description of a batch system: {unknown_key(error, System.__struct_fields__)}") from None
     return msgspec.structs.replace(found, name=path.stem)
-
-
-def _in_words(error: Exception) -> str:
-    """The error, with the key that was meant if one was misspelt."""
-    unknown = re.match(r"Object contains unknown field `(.*)`", str(error))
-    if unknown is None:
-        return str(error)
-    from difflib import get_close_matches  # only for mistakes
-
-    keys = System.__struct_fields__
-    near = get_close_matches(unknown[1], keys, 1)
-    return f"there is no key '{unknown[1]}'; " + (f"did you mean '{near[0]}'?" if near else f"keys are {', '.join(keys)}")
 
 
 def of_words(words: Sequence[str]) -> System:
