@@ -508,7 +508,7 @@ class StreamChecker:
             if directory not in self._directories:
                 self._directories[directory] = self.place.unwritable(directory)
             if self._directories[directory]:
-                words.append(f"task {task.id}: output {name!r} cannot be written: {self._directories[directory]}")
+                words.append(f"task {task.id}: output {url_of(name) or name!r} cannot be written: {self._directories[directory]}")
         words += self._destinations.faults(task.id, outputs)
         words += self._find_program(task, inputs)
         names = (*inputs, *outputs)
@@ -565,7 +565,7 @@ class StreamChecker:
         for name, index in self.unmade.items():
             reader = self._at(index)
             who = f"task {reader.id}{on_line(reader)} reads it"
-            vain[name] = printable(f"{name!r} does not exist{where(name, self.base)}, and no task makes it ({who})")
+            vain[name] = printable(f"{url_of(name) or name!r} does not exist{where(name, self.base)}, and no task makes it ({who})")
         knots = cycles(len(self._names), self._producers)
         if knots:
             for path in knots:
