@@ -70,6 +70,7 @@ class Work:
     def __init__(self, name: str, session: str | None) -> None:
         self.name = name
         self.status = 0
+        self.meanings: dict[int, str] = {}  # what an error number means here, where that is not what the system says of it
         self._session = session
         self._files: Files | None = None
 
@@ -133,7 +134,7 @@ class Work:
 
         if isinstance(problem, OSError):
             path = path or problem.filename or b""
-            text = problem.strerror or str(problem)
+            text = self.meanings.get(problem.errno or 0) or problem.strerror or str(problem)
         else:
             text = problem
         name = printable(os.fsencode(path).replace(b"\n", b"\\n"))  # one line for each error

@@ -138,6 +138,8 @@ def put(
     """
     options = CopyOptions(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout), rank)
     with Work("put", session) as work:
+        if rank is not None:
+            work.meanings[errno.ENXIO] = f"the session has no node {rank}"
         if any("://" in name for name in names[:-1]):
             from amfs.cli import fs_urls
 

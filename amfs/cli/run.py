@@ -283,7 +283,7 @@ def _detach(file: str) -> int:
 def script_format(file: str, format: str, look: bool = True) -> tuple[str, Any]:
     """The format of a script, by what the user says or what is in the file;
     '' if it is none. And the pipe, if its beginning was looked at."""
-    from amfs.translate.detect import SCRIPTS, peek
+    from amfs.translate.detect import SCRIPTS, peek, standard_input
 
     if format != "auto":
         return (format if format in SCRIPTS else ""), None
@@ -292,7 +292,7 @@ def script_format(file: str, format: str, look: bool = True) -> tuple[str, Any]:
         return "", None
     try:
         if pipe:
-            opened = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115 - whoever reads the rest closes it
+            opened = standard_input() if file == "-" else open(file, "rb")  # noqa: SIM115 - whoever reads the rest closes it
             found, stream = peek(opened, "" if file == "-" else file)
             return (found if found in SCRIPTS else ""), stream
         with open(file, "rb") as whole:

@@ -253,7 +253,9 @@ class Driver:
         return found != ""
 
     def _open_stream(self) -> Any:
-        return sys.stdin.buffer if self.file == "-" else open(self.file, "rb")  # lives as long as the thread that reads it
+        from amfs.translate.detect import standard_input
+
+        return standard_input() if self.file == "-" else open(self.file, "rb")  # lives as long as the thread that reads it
 
     def _open_list(self) -> tuple[Any, Any, Any]:
         from amfs.client.place import FilesPlace

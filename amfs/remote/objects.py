@@ -259,7 +259,7 @@ class Objects:
         words = found[1] if (found := _MESSAGE.search(text)) else ""
         kind = Kind.OTHER
         if "://169.254." in _first_line(error):  # it looked for the keys of a machine in the cloud, whatever was the answer
-            kind, words = Kind.DENIED, "no keys were found: in the environment, ~/.aws, or --storage"
+            kind, words = Kind.DENIED, "no keys were found: in the environment, the usual files (~/.aws), or --storage"
         elif code == "NoSuchBucket":
             kind, words = Kind.NO_PLACE, ""
         elif code.endswith("UserNotFound"):  # so versitygw says that it does not know the key, with the status of a missing object

@@ -127,6 +127,8 @@ class Outside:
             next(iter(remote.list(key)), None)
         except RemoteError as error:
             return "" if error.kind is Kind.MISSING else f"{error.filename}: {error.strerror}"
+        except UsageError as error:
+            return str(error)
         return ""
 
     def fetch(self, copier: Copier, serial: int, path: str, into: str) -> None:

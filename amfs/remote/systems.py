@@ -34,6 +34,7 @@ _CONNECT_S = 10.0
 _REQUEST, _REQUESTS_AHEAD = 32 << 10, 256  # bytes of one of sftp, and how many are under way
 _IDENTITIES = ("ETag", "etag", "e_tag", "md5Hash", "md5", "checksum", "sha256", "generation", "version")
 _TIMES = ("mtime", "modified", "modificationTime", "LastModified", "last_modified", "updated")
+_WITHIN = re.compile(r"\[Errno -?\d+\] ([^\"')]+)")  # in the text of requests
 _NUMBERED = re.compile(r"^\[Errno [^]]*\] ")
 _UNREACHABLE = ("connect", "timed out", "timeout", "unreachable", "name or service", "resolution", "socket is closed", "eoferror")
 _DENIED = ("permission", "denied", "forbidden", "unauthorized", "credential", "authenti")
@@ -69,6 +70,10 @@ class System:
         except ValueError as error:
             unknown = self._scheme not in fsspec.available_protocols()
             raise UsageError(f"{url}: {f'no storage is known for {self._scheme}://{_KNOWN}' if unknown else error}") from None
+        except TypeError as error:  # of the call that opens it
+            raise UsageError(f"{url}: its library takes other options: {error}") from None
+        except FileNotFoundError as error:  # one that an option names: nothing was looked for at the storage yet
+            raise UsageError(f"{url}: an option of the settings names a file that is not there: {error.filename or error}") from None
         except Exception as error:
             hint = "; say webhdfs://, or type: pip install hdfs-native" if self._scheme == "hdfs" else ""
             raise UsageError(f"{url}: {_error(error, url).strerror}{hint}") from None
@@ -349,6 +354,8 @@ def _error(error: Exception, url: str) -> RemoteError:
         reason = getattr(error, "os_error", None)  # aiohttp writes an object of the ssl module into its text
         if isinstance(reason, OSError):
             text = os.strerror(reason.errno) if reason.errno and reason.errno > 0 else reason.strerror or text
+        elif found := _WITHIN.search(text):
+            text = found[1]
         return RemoteError(Kind.UNREACHABLE, url, text)
     if status in (429, 500, 502, 503, 504):
         return RemoteError(Kind.BUSY, url, f"status {status}")

@@ -107,7 +107,7 @@ def graph(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], grouped:
     if isinstance(workflow, (str, os.PathLike)):
         workflow = load(workflow)
     elif not isinstance(workflow, Workflow):
-        workflow = Workflow(list(workflow))
+        workflow = Workflow(_checked(workflow))
     return Drawing(write(workflow, grouped))
 
 
@@ -128,6 +128,23 @@ class RunTrace:
         if not self.path:
             raise UsageError("a timeline needs a trace: run it with trace=FILE")
         return draw(read_trace(self.path))
+
+
+def _checked(tasks: Iterable[Task]) -> list[Task]:
+    """The tasks, if each is one. Raises TypeError."""
+    found = list(tasks)
+    for task in found:
+        if not isinstance(task, Task):
+            raise TypeError(f"a workflow has tasks (amfs.Task), and this is of type {type(task).__name__}: {task!r:.100}")
+        for name in ("argv", "inputs", "outputs", "keep", "scratch", "after", "env"):
+            _refuse_text(f"task {task.id}: {name}", getattr(task, name))
+    return found
+
+
+def _refuse_text(name: str, value: object) -> None:
+    """A text is a sequence, too: of its letters."""
+    if isinstance(value, str):
+        raise TypeError(f"{name} must be a tuple or list of texts, and this is one text: {value!r:.100}")
 
 
 def run(
@@ -153,7 +170,7 @@ def run(
         chosen.source = chosen.source or os.fspath(workflow)
         workflow = load(workflow)
     elif not isinstance(workflow, Workflow):
-        workflow = Workflow(list(workflow))
+        workflow = Workflow(_checked(workflow))
     shown = make_progress(quiet=not progress)
     past = read(chosen.journal) if chosen.resume and chosen.journal is not None else None
     place = FilesPlace(chosen.base, chosen.session)
@@ -348,6 +365,8 @@ class Session:
 
         Raises WorkflowError if the task is faulty: then it was not added.
         """
+        for name, names in (("inputs", inputs), ("outputs", outputs), ("keep", keep)):
+            _refuse_text(name, names)
         words = ("/bin/sh", "-c", argv) if isinstance(argv, str) else tuple(os.fspath(word) for word in argv)
         made = tuple(outputs)
         kept = made if keep is True else tuple(keep) if keep else ()
@@ -356,7 +375,7 @@ class Session:
 
     def submit_tasks(self, tasks: Iterable[Task]) -> list[Handle]:
         """Add many at once. Raises WorkflowError with the faults of all; then those before the first faulty one were added."""
-        given = list(tasks)
+        given = _checked(tasks)
         return self._live.in_loop(lambda: self._add(given))
 
     def _add(self, tasks: list[Task]) -> list[Handle]:

@@ -418,6 +418,16 @@ def peek(file: BinaryIO, title: str = "") -> tuple[str, BinaryIO | Replay]:
     return found, Replay(head, file)
 
 
+def standard_input() -> BinaryIO:
+    """Standard input, for a thread that may still read when the process ends: the interpreter closes ``sys.stdin`` then, and aborts if
+    somebody reads it."""
+    buffer: BinaryIO = sys.stdin.buffer
+    try:
+        return open(buffer.fileno(), "rb", closefd=False)
+    except OSError:  # no file of the system
+        return buffer
+
+
 def _open(source: Source) -> tuple[BinaryIO, str, bool]:
     """The file, what to call it, and whether it is ours to close."""
     if isinstance(source, (str, os.PathLike)):

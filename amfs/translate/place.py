@@ -109,6 +109,8 @@ class HostPlace:
             why = "is a directory here" if os.path.isdir(local) else "is here, but is not executable" if os.path.exists(local) else ""
             return "", f"{why}, and is not on PATH" if why else f"was not found in {self._base} nor on PATH"
         hint = f"; it is here: write ./{name}" if not _not_runnable(local) else ""
+        if name.startswith("-"):
+            hint += "; a line of a task list begins with the id of its task"
         return "", f"was not found on PATH{hint}"
 
     def _absolute(self, name: str) -> str:

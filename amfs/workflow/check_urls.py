@@ -63,6 +63,15 @@ def unusable_inputs(unusable: Mapping[str, str], needed: Iterable[str], paths: M
     return found
 
 
+def unusable_now(place: Place, names: Iterable[str]) -> list[str]:
+    """Faults of the inputs at URLs among ``names``, which are asked for now."""
+    urls = [name for name in names if url_of(name)]
+    unusable: dict[str, str] = {}
+    if urls:
+        find_missing(place, urls, unusable)
+    return [words for _, words in unusable_inputs(unusable, urls, {})]
+
+
 def destination_faults(destinations: Mapping[str, str], inputs: Mapping[str, str]) -> list[tuple[str, str]]:
     """Faults of the places to which outputs go: (output or input, fault). ``inputs``: name -> place of what no task makes."""
     if not destinations:

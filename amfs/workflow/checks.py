@@ -47,6 +47,7 @@ from amfs.workflow.check_urls import (
     places_of,
     unstaged_faults,
     unusable_inputs,
+    unusable_now,
 )
 from amfs.workflow.order import Producers, cycles, topological
 from amfs.workflow.real_names import RealNames
@@ -508,9 +509,10 @@ class StreamChecker:
             if directory not in self._directories:
                 self._directories[directory] = self.place.unwritable(directory)
             if self._directories[directory]:
-                words.append(f"task {task.id}: output {name!r} cannot be written: {self._directories[directory]}")
+                words.append(f"task {task.id}: output {url_of(name) or name!r} cannot be written: {self._directories[directory]}")
         words += self._destinations.faults(task.id, outputs)
-        words += self._find_program(task, inputs)
+        new = [name for name in inputs if ":/" in name and name not in self.writers and name not in self.shared]
+        words += unusable_now(self.place, new) or self._find_program(task, inputs)
         names = (*inputs, *outputs)
         linked = {true: name for name in names if "/" in name and (true := self._real_names.of(name)) != name}
         words += self._second_names(task, names, outputs, linked) if linked or self._linked else []
@@ -565,7 +567,7 @@ class StreamChecker:
         for name, index in self.unmade.items():
             reader = self._at(index)
             who = f"task {reader.id}{on_line(reader)} reads it"
-            vain[name] = printable(f"{name!r} does not exist{where(name, self.base)}, and no task makes it ({who})")
+            vain[name] = printable(f"{url_of(name) or name!r} does not exist{where(name, self.base)}, and no task makes it ({who})")
         knots = cycles(len(self._names), self._producers)
         if knots:
             for path in knots:
@@ -584,11 +586,9 @@ class StreamChecker:
         return Task(self._names[index], (), line=self._lines[index])
 
     def _find_program(self, task: Task, inputs: tuple[str, ...]) -> list[str]:
-        if not task.argv or not task.argv[0]:
-            return []  # reported already
+        if not task.argv or not task.argv[0] or in_its_mount(task):
+            return []  # reported already; or found there
         name = task.argv[0]
-        if in_its_mount(task):
-            return []
         true_name = canonical(name, self.base)
         if true_name in inputs and (true_name in self.writers or self.place.missing((true_name,))):
             self.programs[name] = name if "/" in name else f"./{name}"

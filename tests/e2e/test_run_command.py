@@ -291,6 +291,17 @@ def test_ctrl_c_stops_the_tasks_and_keeps_what_is_done(amfs: Amfs, tmp_path: Pat
     assert "1 task finished, 1 done before" in again.stderr
 
 
+def test_a_run_may_end_before_its_list(tmp_path: Path) -> None:
+    """Somebody still waits for the next line then."""
+    command = [sys.executable, "-m", "amfs", "run", "--local", "--fail-fast"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdin is not None and run.stderr is not None
+        run.stdin.write("false\n")
+        run.stdin.flush()
+        told = run.stderr.read()
+        assert run.wait(60) == 3 and "--fail-fast was asked for" in told.splitlines()[-1], (run.returncode, told)
+
+
 def test_a_list_that_grows(tmp_path: Path) -> None:
     """A task runs while its list is still open; the run ends when the list does."""
     command = [sys.executable, "-m", "amfs", "run", "-q"]

@@ -42,6 +42,17 @@ def test_run_reports_failures_and_raises_only_faults(tmp_path: Path) -> None:
         amfs.run([], solts=3)  # type: ignore[call-arg]  # type checkers find it, too
 
 
+def test_a_text_where_several_belong_is_refused(session: amfs.Session) -> None:
+    """It would be taken for its letters."""
+    for faulty in (amfs.Task("a", "false"), amfs.Task("a", ("cat",), inputs="abc"), ["a", "b"]):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="and this is "):
+            amfs.run([faulty])  # type: ignore[list-item]
+        with pytest.raises(TypeError, match="and this is "):
+            session.submit_tasks([faulty])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="outputs must be a tuple or list of texts"):
+        session.submit(["touch", "ab"], outputs="ab")
+
+
 def test_the_keywords_that_type_checkers_know_are_those_that_there_are() -> None:
     run_keywords, session_keywords = RunKeywords.__annotations__.keys(), SessionKeywords.__annotations__.keys()
     assert run_keywords == session_keywords == {*RunOptions.__struct_fields__, "progress"}

@@ -189,6 +189,15 @@ def test_nothing_is_put_into_a_directory_that_tasks_read(s3: S3, tmp_path: Path)
     assert (tmp_path / "one").read_bytes() == b"2\n"
 
 
+def test_an_input_that_cannot_be_used_is_a_fault_of_its_line_in_a_list_that_grows(s3: S3, tmp_path: Path) -> None:
+    """The other tasks run."""
+    command = [sys.executable, "-m", "amfs", "run", "-q", "--local", "--format", "tasklist", "-"]
+    lines = "a -b cat -i s3://nowhere/x -stdout one\nb -b seq -stdout two -a 2\n"
+    done = subprocess.run(command, cwd=tmp_path, input=lines, capture_output=True, text=True, timeout=60, check=False)
+    told = "amfs: standard input:1: input 's3://nowhere/x' cannot be used: no such bucket\n"
+    assert (done.returncode, (tmp_path / "two").read_text()) == (2, "1\n2\n") and done.stderr.startswith(told), done.stderr
+
+
 def test_a_directory_of_other_servers(tmp_path: Path) -> None:
     web, sftp = Web(tmp_path), Sftp(tmp_path)
     try:

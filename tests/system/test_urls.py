@@ -160,6 +160,7 @@ def test_what_people_must_change_is_said_in_one_line(s3: S3, files: Files, tmp_p
     empty = f"http://127.0.0.1:{free_port()}"
     refused(2, "cannot be reached: Connection refused", "load", "s3://there/key", "amfs:/x", AWS_ENDPOINT_URL=empty)
     refused(2, "cannot be reached: Connection refused", "load", f"{empty}/x", "amfs:/x")
+    refused(2, "cannot be reached: Connection refused\n", "load", f"web{empty.replace('http', 'hdfs')}/x", "amfs:/x")
     refused(2, "cannot be reached: it does not speak TLS", "load", s3.endpoint.replace("http:", "https:") + "/x", "amfs:/x")
     for url in ("s3://the re/key", "http://the re/key"):
         refused(2, "has such a name", "load", url, "amfs:/x")
@@ -343,6 +344,12 @@ def test_sftp_keeps_the_old_file_until_the_new_one_is_whole(files: Files, tmp_pa
         fine("dump", "--storage", str(settings), "amfs:/ssh", url)
         assert (tmp_path / "data" / "plain").read_bytes() == b"after"
         refused(2, "permission denied", "load", url, "amfs:/x", HOME=str(tmp_path))
+        for option, words in {
+            'key_filename = "/none"': "an option of the settings names a file that is not there: /none",
+            "nosuch = 1": "its library takes other options",
+        }.items():
+            settings.write_text(f'["{server.host}/"]\noptions = {{ {option} }}\n')
+            refused(2, words, "load", "--storage", str(settings), url, "amfs:/x")
     finally:
         server.server.kill()
 

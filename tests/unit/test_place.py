@@ -70,6 +70,7 @@ def test_find_program(tmp_path: Path) -> None:
     assert place.find_program(f"{more}/far", here=True) == (f"{more}/far", "")
 
     assert place.find_program("own", here=False) == ("", "was not found on PATH; it is here: write ./own")
+    assert place.find_program("-b", here=False)[1].endswith("not found on PATH; a line of a task list begins with the id of its task")
     assert place.find_program("nope", here=True) == ("", f"was not found in {here} nor on PATH")
     assert place.find_program("data", here=True) == ("", "is here, but is not executable, and is not on PATH")
     assert place.find_program("dir", here=True) == ("", "is a directory here, and is not on PATH")
