@@ -94,7 +94,7 @@ def claim(name: str | None) -> Claim:
 
 
 def _refuse_if_taken(name: str, path: Path) -> None:
-    """Raise SessionError unless the session of that name, and whoever was starting it, are dead."""
+    """Raise SessionError unless the session of that name, and the process that was starting it, are dead."""
     if life.is_held(path / STARTING):
         who = life.text(path / STARTING)
         raise SessionError(f"a session named {name} is being started by process {who}; choose another --name")
@@ -199,7 +199,7 @@ def _mounts_left(name: str) -> str:
 
 
 def unknown(session: SessionRecord) -> str:
-    """What to say of a session of which it is not known whether it lives."""
+    """A sentence on a session of which it is not known whether it lives."""
     hosts = ", ".join(dict.fromkeys(entry.host.partition("/")[0] for entry in session.nodes))
     return (
         f"session {session.name} does not answer, and whether its nodes on {hosts} have ended cannot be known here: "
@@ -208,7 +208,7 @@ def unknown(session: SessionRecord) -> str:
 
 
 def _last_words(directory: Path, most: int = 4) -> str:
-    """What the logs of a dead session's nodes end in, where that is not the usual."""
+    """The last lines of the logs of a dead session's nodes, where they are not the usual ones."""
     words = []
     for path in sorted(directory.glob("node-*.log"))[:64]:
         lines = path.read_text(errors="replace").strip().splitlines()
@@ -218,7 +218,7 @@ def _last_words(directory: Path, most: int = 4) -> str:
 
 
 def newest_live(*, probe_s: float = 1.0) -> SessionRecord | None:
-    """What ``find`` would give without a name, but None if there is nothing; makes and removes nothing, and is cheap then."""
+    """As ``find`` without a name, but None if there is nothing; makes and removes nothing, and is cheap then."""
     if os.environ.get("AMFS_SESSION"):
         return find(probe_s=probe_s)
     return next((session for session in list_all() if is_live(session, probe_s=probe_s)), None)

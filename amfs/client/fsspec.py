@@ -115,7 +115,7 @@ class AmfsFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         return list(self._infos(entries).values())
 
     def _infos(self, entries: Iterable[Entry]) -> dict[str, dict[str, Any]]:
-        """What is known of entries, by path; symbolic links count as what they lead to."""
+        """The facts of entries, by path; symbolic links count as their targets."""
         found: dict[bytes, tuple[Attr, Attr, str | None]] = {entry.path: (entry.attr, entry.attr, None) for entry in entries}
         links = [path for path, (attr, _, _) in found.items() if stat.S_ISLNK(attr.mode)]
         if links:
