@@ -415,7 +415,7 @@ INDENTED_MAX = 100
 
 
 def _as_json(children: dict[bytes, list[Entry]], path: bytes, attr: Attr) -> tuple[bytes, int]:
-    """What is at ``path``, and in it what is below it, as JSON; how deep that is. A tree may be deeper than Python's stack."""
+    """The entry at ``path`` with the entries below it, as JSON; their depth. A tree may be deeper than Python's stack."""
     import msgspec
 
     pieces: list[bytes] = []

@@ -67,7 +67,7 @@ def _words(names: tuple[str, ...]) -> str:
 
 
 def excluded(given: Mapping[str, Any], session: str | None = None) -> str:
-    """What is wrong with the options together; '' if nothing is. ``session``: the one in which the tasks would run."""
+    """The fault of the options together, in words; '' if there is none. ``session``: the one in which the tasks would run."""
     said = {name for name, value in given.items() if (value is not None if name == "session" else bool(value))}
     for name in _REPLAY:
         if name in said and "synthetic" not in said:
