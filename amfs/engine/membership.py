@@ -157,7 +157,7 @@ class Membership(Machine):
             self.send(new.node, view)  # repeated
             return
         if new.node in self.left or new.node in known or self.joining.get(new.node, new) != new:
-            # Ids are never used twice: what is still on its way from an earlier life would be taken for the new one's.
+            # Ids are never used twice: messages still on their way from an earlier life would be taken for the new one's.
             self.next_id = max((self.next_id, *self.left, *self.nodes(), *self.joining)) + 1
             self.send(new.node, m.IdAssigned(self.next_id))
             return
@@ -552,7 +552,7 @@ class Membership(Machine):
             self.send(peer, self.view)
 
     def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
-        # Every node knows the clients, so that whoever becomes manager can tell them.
+        # Every node knows the clients, so that the next manager can tell them.
         self.clients[message.client] = self.now
         self.client_runs.setdefault(message.client, set()).add(message.run)
         if message.info.journal:

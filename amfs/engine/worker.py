@@ -312,7 +312,7 @@ class Worker(Machine):
         return NamedFiles(unpack_body(entry.spec.body)[1][1:], options.blind).has
 
     def origin_of(self, serial: int) -> bytes:
-        """What the records of files are to keep of the task that made them."""
+        """The origin for the records of files that this task made."""
         entry = self.inflight.get(serial)
         return self.files.origin(entry) if entry is not None else b""
 
