@@ -30,7 +30,7 @@ from amfs.host.mount_ways import Device, Site, Way
 KIND = "fuse.amfs"
 FUSEPY_KIND = "fuse.amfspy"
 FORCE, LAZY = 1, 2  # flags of fuse_unmount
-READ_AHEAD_KIB = 1020  # a request of a read in order: what goes through a pipe (fuse_splice.c); the kernel's own 128 makes eight of it
+READ_AHEAD_KIB = 1020  # a request of a read in order: as much as a pipe takes (fuse_splice.c); the kernel's own 128 makes eight of it
 _IN_USE = "in use: a process has files open or stands in it; --lazy takes it out of sight, and ends it when they have gone"
 _ANSWER_S = 10.0
 _HELPER_S = 10.0
@@ -47,7 +47,7 @@ class Mounted(NamedTuple):
     path: str
     session: str
     kind: str
-    user: int = -1  # who mounted it; -1: not said
+    user: int = -1  # the user who mounted it; -1: not said
 
     @property
     def connection(self) -> str:
@@ -158,7 +158,7 @@ def mount(path: str, session: str, within: Callable[[], T] | None) -> tuple[Way,
 
 
 def site() -> Site:
-    """What this process may do here."""
+    """Facts about this machine, and this process on it."""
     if os.access("/dev/fuse", os.R_OK | os.W_OK, effective_ids=True):
         device = Device.OPEN
     else:
@@ -425,7 +425,7 @@ def _exchange(run_dir: str, node: int, order: Order, descriptor: int, timeout_s:
 
 
 def take_order(line: socket.socket) -> tuple[Order, int]:
-    """What a command asks, and the descriptor that came along or -1. Raises ValueError."""
+    """The order of a command, and the descriptor that came along or -1. Raises ValueError."""
     data, descriptors, flags, _ = socket.recv_fds(line, _MESSAGE_BYTES, 4, socket.MSG_DONTWAIT)
     for extra in descriptors[1:]:
         os.close(extra)

@@ -41,7 +41,7 @@ def files_below(top: str, enter: Callable[[os.DirEntry[str]], bool] = lambda dir
 
 
 def remove_tree(top: str) -> None:
-    """Remove a directory with all that is in it; what cannot be removed stays."""
+    """Remove a directory with all that is in it; entries that cannot be removed stay."""
     directories = [top]
     for directory in directories:  # grows while it is walked through
         try:
