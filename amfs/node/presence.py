@@ -25,7 +25,7 @@ log = logging.getLogger("amfs.node")
 
 
 class Presence:
-    """Of the node with this configuration. ``abandoned``: what started the session was ended before that was complete."""
+    """Of the node with this configuration. ``abandoned``: the process that was starting the session was ended before."""
 
     def __init__(self, config: NodeConfig) -> None:
         """Raises SystemSetupError if no file can be locked there."""
