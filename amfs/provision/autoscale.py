@@ -90,7 +90,7 @@ def _path(session: SessionRecord) -> Path:
 
 
 def load(session: SessionRecord) -> Auto | None:
-    """What is applied to this session, or was; None: nothing ever was."""
+    """The policy applied to this session now, or last; None: there was none."""
     try:
         found = msgspec.json.decode(_path(session).read_bytes(), type=Auto)
     except (OSError, msgspec.MsgspecError):
@@ -126,7 +126,7 @@ def start(session: SessionRecord, policy: Policy, options: NodeOptions) -> None:
             raise SessionError(f"the process that keeps the jobs of {session.name} does not answer: no policy is applied")
         time.sleep(0.1)
     if (book := ledger.load(session)) is not None:
-        book.order(Target(book.wish.nodes))  # what a person wants ends a pause; the policy says how many
+        book.order(Target(book.wish.nodes))  # a person's order ends a pause; the policy says how many
 
 
 def tend(session: SessionRecord) -> None:

@@ -250,7 +250,7 @@ def enter(serve: Callable[[NodeConfig, int | None], int]) -> int:
     for order in orders:
         os.set_inheritable(order.ready_fd, False)
         os.set_inheritable(order.log_fd, False)
-    gc.freeze()  # what was imported stays in pages that the nodes share
+    gc.freeze()  # imported modules stay in pages that the nodes share
     for order in orders:
         try:
             child = os.fork()
