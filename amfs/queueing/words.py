@@ -25,7 +25,7 @@ _WITH_VALUE = {"-C": "directory", "--directory": "directory", "--to": "to", "--d
 
 
 class Words(NamedTuple):
-    """What the words say. ``data_arg``: the number of the argument whose node is wished, 0: none."""
+    """The words, understood. ``data_arg``: the number of the argument whose node is wished, 0: none."""
 
     argv: tuple[str, ...]
     inputs: tuple[str, ...] = ()
