@@ -246,7 +246,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         return [name, *self._options, "-t", str(int(limit)), *arguments]
 
     def _chirp(self, command: str, *arguments: str) -> bytes:
-        """What one command tells. Raises OSError."""
+        """The output of one command. Raises OSError."""
         for path in arguments:
             _check(path)
         self.reach()
@@ -284,7 +284,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
 
 class _Reading(io.RawIOBase):
-    """What chirp_get writes, as it comes."""
+    """The output of chirp_get, as it comes."""
 
     def __init__(self, process: subprocess.Popen[bytes], size: int, reach: Callable[[], None]) -> None:
         super().__init__()

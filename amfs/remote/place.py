@@ -1,4 +1,4 @@
-"""What a storage outside is to amfs: objects with an identity, read under it, and written so that they are seen when they are whole.
+"""A storage outside, as amfs uses it: objects with an identity, read under it, and written so that they are seen when they are whole.
 
 Owns the interface and its errors. Knows no storage, no session and no settings.
 """
@@ -44,12 +44,12 @@ _NUMBERS = {
     Kind.OTHER: errno.EIO,
 }
 
-#: What somebody does about UNTRUSTED.
+#: Advice about UNTRUSTED.
 TRUST = "the setting 'certificate' names a file with that of its authority"
 
 SILENT_S = 30.0  # without a byte of an answer: the server is given up
 
-#: What may be right a moment later.
+#: Faults that may be gone a moment later.
 TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY, Kind.PARTLY, Kind.DAMAGED))
 
 
@@ -123,11 +123,11 @@ class Remote(Protocol):
 
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:
         """Its content into an empty local file, as ``read`` has it. DAMAGED if it does not have the sum that the storage tells. ``told``:
-        called with the bytes of each piece, in any thread; what it raises ends the transfer."""
+        called with the bytes of each piece, in any thread; an error that it raises ends the transfer."""
         ...
 
     def write(self, key: str, pieces: Iterable[bytes], size: int = 0) -> Found:
-        """Seen only when whole: if ``pieces`` raises an error, what was there before stays. ``size``: about how large it will be."""
+        """Seen only when whole: if ``pieces`` raises an error, an older object stays. ``size``: about how large it will be."""
         ...
 
     def delete(self, key: str) -> None: ...

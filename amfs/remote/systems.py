@@ -228,7 +228,7 @@ class System:
         return written._replace(key=key)
 
     def _into(self, key: str, act: Callable[[], Any]) -> Any:
-        """What is missing is its directory."""
+        """Do it; a missing thing means its directory."""
         try:
             return self._do(key, act)
         except RemoteError as error:
