@@ -14,7 +14,7 @@ from amfs.display.front_end import in_notebook, shell
 
 class Interruptible(Protocol):
     def interrupt(self) -> None:
-        """End what runs and what waits."""
+        """End the tasks that run or wait."""
 
 
 ENDED = "amfs: interrupted: the tasks and calls that went on were ended; the cluster can be used again"
