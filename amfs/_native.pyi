@@ -219,7 +219,7 @@ class Io:
     def grown(self, ino: int) -> bool:
         """Is it written through this node in stripes, whatever its record says still?"""
     def set_times(self, ino: int, atime: int | None, mtime: int | None) -> None:
-        """Of a file that is open here in stripes: what ``stat`` says until it is read, or written. None: that one stays."""
+        """Of a file that is open here in stripes: the times that ``stat`` says until it is read, or written. None: that one stays."""
     def await_backups(self, serial: int, ticket: int) -> None:
         """Ends, as a job, when backups know all changes of the shard up to the ticket."""
     def ask(self, serial: int, steps: tuple[tuple[tuple[int, ...], int, int, int, bytes, bytes, int], ...], /) -> None:
@@ -391,7 +391,7 @@ class Meta:
         """``since``: the moment before it was asked for; nothing is kept if somebody has said since that it is old."""
     def moment(self) -> int: ...
     def is_fresh(self, since: int, ino: int) -> bool:
-        """Has nobody said since that moment that what is known of it is old?"""
+        """Has nobody said since that moment that its cached facts are old?"""
     def cached(self, ino: int) -> tuple[_Attr, bool]:
         """(attr, whether the whole content is here)"""
     def uncache(self, ino: int) -> bool:

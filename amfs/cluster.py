@@ -142,7 +142,7 @@ class Cluster:
             self._owned.end()
 
     def shutdown(self) -> None:
-        """End the session, whoever has started it. Repeatable."""
+        """End the session, also one that another program has started. Repeatable."""
         from amfs.provision.local import LocalProcesses
 
         record = self.files.connection.session

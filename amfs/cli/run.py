@@ -292,13 +292,13 @@ def script_format(file: str, format: str, look: bool = True) -> tuple[str, Any]:
         return "", None
     try:
         if pipe:
-            opened = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115 - whoever reads the rest closes it
+            opened = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115 - the reader of the rest closes it
             found, stream = peek(opened, "" if file == "-" else file)
             return (found if found in SCRIPTS else ""), stream
         with open(file, "rb") as whole:
             found, _ = peek(whole, file)
     except OSError:
-        return "", None  # whoever reads it says so
+        return "", None  # its reader says so
     return (found if found in SCRIPTS else ""), None
 
 

@@ -20,7 +20,7 @@ from amfs.workflow.workflow import Workflow
 
 __all__ = ["translate"]
 
-#: What ``--to`` may be, and which of that are pictures.
+#: Values of ``--to``, and which of them are pictures.
 PICTURES = ("dot", "mermaid")
 OUTPUTS = ("tasklist", "jsonl", "filelist", "wfformat", "dot", "mermaid")
 

@@ -276,7 +276,7 @@ def sweep_left(but: str) -> None:
 
 def state_of(session: SessionRecord, *, probe_s: float = 1.0, but: int = -1) -> State:
     """By the locks of its nodes (other than ``but``), then by an answer over the network within ``probe_s`` seconds. DEAD is also one that
-    does not answer if nothing but what dead nodes have left of it is here: nothing is lost when that is removed."""
+    does not answer if only leftovers of dead nodes are here: nothing is lost when that is removed."""
     lives = {entry.node: _lives(session, entry) for entry in session.nodes if entry.node != but}
     if any(lives.values()):
         return State.LIVE

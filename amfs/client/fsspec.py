@@ -355,7 +355,7 @@ class _Readers:
                 self._open[name] = error
 
     def read(self, name: str, start: int | None, end: int | None) -> bytes | Exception:
-        """What Python's slices mean by ``start`` and ``end``."""
+        """The bytes that a slice of Python has for ``start`` and ``end``."""
         file = self._open[name]
         if isinstance(file, OSError):
             return file

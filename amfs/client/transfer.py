@@ -387,7 +387,7 @@ class _Local:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None:
-            with contextlib.suppress(OSError):  # of somebody else, who lets us write it
+            with contextlib.suppress(OSError):  # of another user, whose mode lets us write it
                 os.utime(self._descriptor, ns=(self._mtime, self._mtime))
         os.close(self._descriptor)
         if error is not None:

@@ -22,7 +22,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     running: int = 0
     waiting: int = 0
     bytes_moved: int = 0
-    rate: float = 0.0  # tasks per second, lately; 0 and no eta: whoever shows it measures
+    rate: float = 0.0  # tasks per second, lately; 0 and no eta: the display measures it
     eta_seconds: float | None = None
 
 

@@ -27,7 +27,7 @@ NAMED = 20  # of what stays, in the log
 
 
 class Drain(Machine):
-    """``running``: how many tasks the launcher of the node has. ``rest``: what it has of runs; None: no run ever."""
+    """``running``: how many tasks the launcher of the node has. ``rest``: its part in runs; None: no run ever."""
 
     def __init__(self, node: int, running: Callable[[], int], rest: Rest | None = None) -> None:
         super().__init__(node)

@@ -201,7 +201,7 @@ class Jobs:
         self.wish.nodes = event.nodes
         if event.again:
             self.wish.failed, self.wish.until, self.wish.counted = 0, 0.0, self.wish.round
-            self.silent_since = None  # whoever asks wants to hear it again
+            self.silent_since = None  # the user who asks wants to hear it again
         waiting = self.in_state(*OPEN)
         if (many := self.expected - event.nodes) <= 0:
             return self._more(now)

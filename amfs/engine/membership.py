@@ -288,7 +288,7 @@ class Membership(Machine):
                 self.unreachable.intersection_update(self.nodes())
                 for node in sorted(self.unreachable - {view.manager}):
                     self.send(view.manager, m.Leave(node))
-            # The manager may not know of a submitter, or may not reach it: whoever works for it asks for a sign of life now and then.
+            # The manager may not know of a submitter, or may not reach it: a node that works for it asks for a sign of life now and then.
             for client in [c for c, heard in self.clients.items() if self.now - heard > self.limits.client_dead_s]:
                 self.clients[client] = self.now
                 self.send(client, beat)
@@ -412,7 +412,7 @@ class Membership(Machine):
             self._end_cut_off()
 
     def _ask_who_lives(self) -> None:
-        """A node hears nobody but the manager. To follow that, it asks the others, who answer if they do not hear the manager, either."""
+        """A node hears nobody but the manager. To follow that, it asks the others, which answer if they do not hear the manager, either."""
         view = self.view
         assert view is not None
         for node in self.majority.successors(view.manager):

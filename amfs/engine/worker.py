@@ -148,7 +148,7 @@ class Worker(Machine):
         run.closing = True
         for entry in run.tasks.values():
             if entry.state in (TaskState.INVALID, TaskState.READY):
-                entry.state = TaskState.MOVED  # whoever still has it in a queue skips it
+                entry.state = TaskState.MOVED  # a queue that still has it skips it
         serials = [serial for serial, entry in self.inflight.items() if entry.run is run]
         if serials:
             self.outbox.act(Kill(serials))

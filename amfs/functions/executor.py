@@ -102,7 +102,7 @@ class Executor(futures.Executor):
         if self._process != os.getpid():
             raise RuntimeError("this executor belongs to the process that this one was forked from")
         future: futures.Future[Any] = futures.Future()
-        future._amfs_executor = self  # type: ignore[attr-defined]  # whoever waits for the result keeps what makes it
+        future._amfs_executor = self  # type: ignore[attr-defined]  # a waiter for the result keeps the executor that makes it
         (self._crew or self._start()).add(future, function, kind, payload)
         return future
 
@@ -125,7 +125,7 @@ class Executor(futures.Executor):
                 self._crew.join()
 
     def interrupt(self, why: str = "interrupted") -> None:
-        """End what is executed and what waits, and the workers with it: the futures raise CallInterrupted. This object can be used on."""
+        """End calls that are executed or wait, and the workers with them: the futures raise CallInterrupted. This object can be used on."""
         with self._changing:
             crew, self._crew = self._crew, None
         if crew is not None:

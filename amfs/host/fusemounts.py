@@ -135,7 +135,7 @@ def mount_here(path: str, session: str) -> int:
 def mount(path: str, session: str, within: Callable[[], T] | None) -> tuple[Way, int | T]:
     """Mount at ``path`` in the first way that can be gone; the way, and the descriptor to be served or what ``within`` has returned.
 
-    ``within`` mounts in namespaces that whoever uses the mount will enter; None: he will not. It raises OSError, SessionError or
+    ``within`` mounts in namespaces that users of the mount will enter; None: they will not. It raises OSError, SessionError or
     SystemSetupError, and so says that this way cannot be gone. Raises as ``mount_here``.
     """
     if not os.path.isdir(path):
@@ -269,7 +269,7 @@ def _why_not(error: OSError) -> str:
 
 
 def force(mount: Mounted) -> None:
-    """Take a mount away whatever its server does: whoever waits for it gets an error. Raises UsageError if even that fails."""
+    """Take a mount away whatever its server does: programs that wait for it get an error. Raises UsageError if even that fails."""
     with contextlib.suppress(OSError):
         Path(f"/sys/fs/fuse/connections/{mount.connection}/abort").write_text("1")
     try:
@@ -291,7 +291,7 @@ def sweep(session: str | None = None) -> list[Mounted]:
 
 
 def unmount_anywhere(mount_device: str, path: str) -> bool:
-    """Unmount a mount of ours that this process serves, in its own namespace or in that of whoever sees it. As root; else only here."""
+    """Unmount a mount of ours that this process serves, in its own namespace or in one where it is seen. As root; else only here."""
     if any(mount.device == mount_device and mount.path == path for mount in _quietly("/proc/self/mountinfo")):
         with contextlib.suppress(UsageError, SystemSetupError, subprocess.TimeoutExpired):
             unmount(path, lazy=True)

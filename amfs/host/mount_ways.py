@@ -53,7 +53,7 @@ def is_final(failure: Failure) -> bool:
 
 
 def next_way(site: Site, failed: Sequence[Failure], *, enters: bool) -> Way | None:
-    """The way to try after those that failed; None: none is left. ``enters``: whoever uses the mount can be made to enter namespaces."""
+    """The way to try after those that failed; None: none is left. ``enters``: users of the mount can be made to enter namespaces."""
     if site.device is Device.ABSENT or any(map(is_final, failed)):
         return None
     possible = {

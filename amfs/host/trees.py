@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 
 def make_directories(path: str, mode: int = 0o700) -> None:
-    """Make ``path`` and what lacks above it. Raises OSError."""
+    """Make ``path`` and missing directories above it. Raises OSError."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)

@@ -252,7 +252,7 @@ class Transport:
                 self._transmit(record, ack)
 
     def receive(self, now: float) -> list[tuple[int, Message]]:
-        """What ``poll`` saw arrive, as (sender, message), each sender's in order. Ask ``take_restarted`` before handling it."""
+        """Messages that ``poll`` saw arrive, as (sender, message), each sender's in order. Ask ``take_restarted`` before handling it."""
         self._now = now
         self._sockets.read()
         inbox, self._inbox = self._inbox, []
@@ -316,7 +316,7 @@ class Transport:
         return down
 
     def drain(self, timeout_s: float, peers: Collection[int] | None = None) -> list[tuple[int, Message]]:
-        """Before the end: block until what was sent (to ``peers``) is acknowledged, at most ``timeout_s``; returns what arrived meanwhile.
+        """Before the end: block until all messages (to ``peers``) are acknowledged, at most ``timeout_s``; returns those that came in.
 
         Clients that have hung up are not waited for.
         """

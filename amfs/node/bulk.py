@@ -59,7 +59,7 @@ def copy_in(source: bytes, target: bytes) -> Facts:
 
 def copy_out(path: str, handle: Handle | None, target: bytes, mode: int, mtime: int, check: Callable[[], None]) -> tuple[int, bytes]:
     """Copy a file of this node, or an open one, to a local path; (size, digest). EILSEQ: the copy differs from the bytes that were read.
-    ``check``: raises OSError if what was read is not the file's content."""
+    ``check``: raises OSError if the bytes read are not the file's content."""
     above, name = os.path.split(target)
     temporary = os.path.join(above, b".amfs-" + os.urandom(6).hex().encode() + b"-" + name[:100])
     made = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -387,7 +387,7 @@ class NodeCore:
         return self.membership.view.epoch if self.membership.view else 0
 
     def status(self) -> dict[str, object]:
-        """What ``amfs status`` shows of this node."""
+        """Facts of this node for ``amfs status``."""
         worker = self.worker
         return {
             "node": self.node,

@@ -201,7 +201,7 @@ class FileBackend:
         return [(f"work {serial} ({str(order)[:160]})", seconds) for serial, order, seconds in slow if seconds > longer_s]
 
     def _ended_by_io(self, begin: Callable[[int, Any], None]) -> Callable[[int, Any], None]:
-        """What ``begin`` begins says itself when it has ended."""
+        """Works that ``begin`` begins say themselves when they have ended."""
 
         def act(serial: int, order: Any) -> None:
             try:

@@ -102,7 +102,7 @@ class Keeper:
             self._line.send(b"\0" + os.fsencode(path), socket.MSG_DONTWAIT)
 
     def interrupt(self) -> None:
-        """Have whoever waits for an answer in another thread wait no longer. The keeper ends; its mounts, which are served, do not."""
+        """Have a thread that waits for an answer wait no longer. The keeper ends; its mounts, which are served, do not."""
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
             self._line.shutdown(socket.SHUT_RDWR)

@@ -39,7 +39,7 @@ _TRY_AGAIN_S = 10.0  # after a mount for tasks that could not be made
 
 
 class Mount(Protocol):
-    """One mount, whoever speaks to the kernel."""
+    """One mount, in any adapter to the kernel."""
 
     number: int
     path: str

@@ -224,7 +224,7 @@ class NodeIO:
         return f"{what}, for programs and for files in {self.store.path.parent}" if self.store.in_memory else what
 
     def _read_room(self) -> RoomRead:
-        """How full the memory is, whoever filled it."""
+        """How full the memory is, by files of all owners."""
         self._room_read_at = time.monotonic()
         facts = os.statvfs(self.store.root)
         free, others, parts = facts.f_bavail * facts.f_frsize, 0, False
@@ -241,7 +241,7 @@ class NodeIO:
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
 
     def failed(self, effect: Any, error: Exception) -> Send | None:
-        """An act raised an error, of which whoever waits for it hears. It must not end the node, which serves others as well."""
+        """An act raised an error; its waiter hears of it. It must not end the node, which serves others as well."""
         log.error("%s: %s: %s", type(effect).__name__, type(error).__name__, error)
         text = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         if isinstance(effect, (FetchData, StageIn, CopyOut, SpillOut, BringBack)):

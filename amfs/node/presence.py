@@ -61,7 +61,7 @@ class Presence:
             self._say(f"cannot make {self.directory} again: {error}")
 
     def over(self) -> None:
-        """The whole session ends: whoever looks later, on this host, need not ask the nodes on others."""
+        """The whole session ends: a process that looks later, on this host, need not ask the nodes on others."""
         with contextlib.suppress(OSError):
             if self._is_ours():
                 (self.directory / records.OVER).touch(mode=0o600)

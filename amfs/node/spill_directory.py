@@ -28,7 +28,7 @@ EXACT = 1 << 31  # for the copier, in place of a mode: the mode and the times of
 
 def parent_of(chosen: str, store: str) -> tuple[str, str]:
     """The directory below which to spill, or "" and the reason in words. ``chosen``: by the user; "" is $TMPDIR or the like, if that
-    is on a disk, and not where the store is. Raises SystemSetupError when what the user says cannot be used."""
+    is on a disk, and not where the store is. Raises SystemSetupError when the user's choice cannot be used."""
     if chosen == NONE:
         return "", "spilling is switched off (--spill none)"
     if chosen:

@@ -105,7 +105,7 @@ class UrlCopier:
             if found.identity != version.identity:
                 raise OSError(errno.ESTALE, _CHANGED)
         temporary = f"{into}.amfs-part-url"
-        with self._lock:  # a list that grows may name a directory and, later, what lies in it: nothing is put into one that tasks read
+        with self._lock:  # a list that grows may name a directory and, later, files in it: nothing is put into one that tasks read
             known = self._trees.setdefault(scope, set())
             if any(into.startswith(f"{tree}/") for tree in known):
                 raise OSError(errno.EEXIST, "lies in a directory that is an input, too; give one of them another name by '#amfs path'")

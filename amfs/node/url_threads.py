@@ -33,7 +33,7 @@ class _Storages:
         self._closed = False
 
     def known(self, url: str) -> tuple[Place, Transfers, ThreadPoolExecutor] | None:
-        """What ``at`` has answered before. Never waits."""
+        """An earlier answer of ``at``. Never waits."""
         return self._known.get(url)
 
     def at(self, url: str) -> tuple[Place, Transfers, ThreadPoolExecutor]:

@@ -236,7 +236,7 @@ def main(path: str) -> int:
     session = records.load(Path(path))
     mine = (processes.host_id(), os.getpid(), processes.start_time(os.getpid()))
     begun = time.monotonic() + 10.0
-    while (auto := load(session)) is None or auto.process != mine:  # whoever started this one writes it down
+    while (auto := load(session)) is None or auto.process != mine:  # the starter of this process writes it down
         if time.monotonic() > begun:
             return 1
         time.sleep(0.05)

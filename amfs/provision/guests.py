@@ -200,6 +200,6 @@ class _RayActor:
         try:
             run_node(payload, words)
         finally:
-            last = threading.Timer(_END_S, os._exit, (0,))  # whoever asks has the result by then
+            last = threading.Timer(_END_S, os._exit, (0,))  # the asker has the result by then
             last.daemon = True
             last.start()

@@ -78,7 +78,7 @@ def _split(words: tuple[str, ...], plain: bool) -> tuple[tuple[str, ...], dict[s
 
 
 def check(record: Record) -> None:
-    """Raise UsageError for what is wrong with a record whoever runs it: its words, its directory."""
+    """Raise UsageError for faults of a record on any node: its words, its directory."""
     _directory(parse(record.words), record)
 
 

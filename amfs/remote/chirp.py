@@ -161,7 +161,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
                 self.rm_file(one)
 
     def mv(self, path1: str, path2: str, **options: Any) -> None:
-        """What ``path2`` was is replaced in one step."""
+        """The file ``path2`` is replaced in one step."""
         old, new = self._strip_protocol(path1), self._strip_protocol(path2)
         if len(quote(old)) + len(quote(new)) > _RENAME_MAX:
             raise OSError(os.strerror(errno.ENAMETOOLONG))

@@ -137,8 +137,8 @@ def listing_of(sizes: Iterable[tuple[str, int]]) -> int:
 
 
 def made(place: Place, listing: int) -> Tree:
-    """The directory that amfs has put there last, without what others have put beside its files. Raises RemoteError if what is there is not
-    that any more, or not the one of ``listing``."""
+    """The directory that amfs has put there last, without what others have put beside its files. Raises RemoteError if it is not
+    there as that any more, or is not the one of ``listing``."""
     remote, top = place.remote, place.key.rstrip("/") + "/"
     record = _read_record(place.remote, top)
     there = _below(place)

@@ -151,7 +151,7 @@ class Watched:
         done = threading.Event()
 
         def collect() -> None:
-            with contextlib.suppress(Exception):  # whoever looks must not end the run
+            with contextlib.suppress(Exception):  # a watcher must not end the run
                 box.append(self.told(ask))
             done.set()
 

@@ -159,7 +159,7 @@ class SimAsking:
         if step is None:
             return FsWorked(event.serial, event.error, said)
         self._so_far[event.serial] = step()
-        changed[:] = self.take_changed()  # whoever asks again does so with this list
+        changed[:] = self.take_changed()  # the caller asks again with this list
         return self.answer(event, changed)
 
     def give_up(self, event: FsWorked) -> FsWorked:

@@ -53,7 +53,7 @@ def key_text(key: Any) -> str:
 
 
 class Blocked(Exception):
-    """An expression cannot be evaluated yet. ``on``: what to wait for (has ``waiters``)."""
+    """An expression cannot be evaluated yet. ``on``: the cell to wait for (has ``waiters``)."""
 
     def __init__(self, on: Any) -> None:
         self.on = on

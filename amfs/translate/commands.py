@@ -126,7 +126,7 @@ def command_argv(line: str, shell: str = SHELL) -> tuple[list[str], str]:
 
 
 def misread(line: str, shell: str, sh: str) -> str:
-    """Why ``shell`` would read the line otherwise than bash, and what to write instead; '' if it would not. ``sh``: what /bin/sh is."""
+    """Why ``shell`` would read the line otherwise than bash, and what to write instead; '' if it would not. ``sh``: the kind of /bin/sh."""
     name = posixpath.basename(shell)
     real = sh if name == "sh" else name
     if real not in PLAIN_SHELLS or not (found := bash_only(line)):

@@ -47,7 +47,7 @@ DOCUMENTS = {
 #: Those of them that are programs: a run may make more of them than reading.
 SCRIPTS = ("swift", "swift-t", "swift-k")
 
-#: What ``format`` may be.
+#: Values of ``format``.
 FORMATS = ("auto", "tasklist", "jsonl", "commands", "usage", "filelist", *DOCUMENTS)
 
 _CHUNK = 1 << 20

@@ -40,7 +40,7 @@ class Around(NamedTuple):
     catalogs: Catalogs | None = None  # used for what its own do not know
     conf: str = ""  # properties that the planner is told, instead of those beside the document
     properties: Mapping[str, str] = {}  # single ones that the planner is told
-    offered: Mapping[str, str] = {}  # what --input-dir offers: lfn -> path
+    offered: Mapping[str, str] = {}  # files in --input-dir: lfn -> path
     declared: frozenset[str] = frozenset()  # files that the job that stands for it names in its uses
     given: frozenset[str] = frozenset()  # those of them that jobs around it make
     own: str = ""  # the job that stands for it

@@ -261,7 +261,7 @@ def unread(script: str) -> str:
 
 
 def turbine_retries(environment: Mapping[str, str]) -> int | None:
-    """What TURBINE_APP_RETRIES says. Raises ``UsageError``."""
+    """The number in TURBINE_APP_RETRIES. Raises ``UsageError``."""
     text = environment.get("TURBINE_APP_RETRIES", "")
     if text and not re.fullmatch(r"\d{1,6}", text):
         raise UsageError(f"TURBINE_APP_RETRIES is a number of attempts, and not {text!r}")

@@ -294,7 +294,7 @@ def format_task(task: Task) -> str:
 
 
 def write(workflow: Workflow) -> Iterator[str]:
-    """The lines of a task list, without newlines. What AME's format cannot say stands in comments that the reader knows.
+    """The lines of a task list, without newlines. Facts that AME's format cannot say stand in comments that the reader knows.
 
     Raises ValueError naming the task if a word contains a NUL character.
     """

@@ -377,7 +377,7 @@ class RemoveXattrPath(Request[None], frozen=True):
 
 
 class SetRank(Request[None], frozen=True):
-    """Pin a file to a node (Hercules): one that does not exist is made, empty, and is written there whoever writes it."""
+    """Pin a file to a node (Hercules): one that does not exist is made, empty, and is written there, by any writer."""
 
     path: bytes
     node: int

@@ -474,7 +474,7 @@ class Join(Message, frozen=True, tag=51):
 
 class Heartbeat(Message, frozen=True, tag=52):
     """Node <-> manager, and submitter <-> manager and dispatchers: alive, and at this epoch. ``deaf``: the node, which says so to its
-    manager, has not heard it for a while (the network may be cut in one direction), or has said so to others, who may follow another."""
+    manager, has not heard it for a while (the network may be cut in one direction), or has said so to others, which may follow another."""
 
     epoch: int
     deaf: bool = False

@@ -108,7 +108,7 @@ class Calls:
         self.unsettled: Callable[[], Operation[None] | None] = lambda: None
         self._late: dict[int, deque[list[m.Message]]] = {}  # peer -> what is not sent before an answer is: one that still waits is empty
         self._machine = machine
-        self._wall = (0.0, 0)  # the time of an event, and what the clock on the wall showed then
+        self._wall = (0.0, 0)  # the time of an event, and the wall clock then
         self._handlers: dict[type, Callable[[int, Any], Any]] = {}
         self._serial = 0
         self._asked: dict[int, _Asked] = {}

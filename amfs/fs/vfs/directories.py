@@ -140,7 +140,7 @@ class Directories:
         yield from self._in_company(Wish(peer, call.dir, call.name, call.now))
 
     def _in_company(self, wish: Wish) -> Operation[None]:
-        """Directories that are made and removed at the same time go to all nodes together: whoever gets the lock does what waits for it."""
+        """Directories that are made and removed at the same time go to all nodes together: the holder of the lock makes them all."""
         self._wishes.append(wish)
         yield Acquire(LOCK)
         try:

@@ -356,7 +356,7 @@ class OpenFiles:
         elif ino in self._files:
             self._files[ino].settle()
         yield Acquire(_closing(ino))
-        self._meta.closing(ino)  # if its record is here: no mount opens it between our look and what is told
+        self._meta.closing(ino)  # if its record is here: no mount opens it between our look and our news
         try:
             written: Facts | None = None
             error, same = 0, False

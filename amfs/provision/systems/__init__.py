@@ -1,4 +1,4 @@
-"""Batch systems as data: what ``--on`` names. Owns the form of a system's file and the shipped ones; runs nothing."""
+"""Batch systems as data: the values of ``--on``. Owns the form of a system's file and the shipped ones; runs nothing."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Machine:
         self.waiting: dict[Waiting, None] = {}
         self.unfolding: deque[Unfolding] = deque()
         self.new_unfolding: list[Unfolding] = []
-        self.tasks: dict[str, tuple[Callable[[], None], Any]] = {}  # what to do when it has ended, what it reads
+        self.tasks: dict[str, tuple[Callable[[], None], Any]] = {}  # the callback at its end, its inputs
         self.submitted = 0
         self.asked: dict[int, Callable[[Any], None]] = {}
         self.serial = 0
