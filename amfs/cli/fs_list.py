@@ -237,7 +237,7 @@ def _ls_json(work: Work, alone: Sequence[Shown], opened: Sequence[bytes], recurs
 
 @click.command(context_settings=CONTEXT)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("-L", "--dereference", is_flag=True, help="What a symbolic link leads to.")
+@click.option("-L", "--dereference", is_flag=True, help="The target of a symbolic link.")
 @click.option("-c", "--format", "pattern", default="", metavar="FORMAT", help="As stat(1) has it: %n %s %F %a %A %h %i %u %U %g %G …")
 @output_option
 @session_option

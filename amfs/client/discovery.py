@@ -1,6 +1,6 @@
 """Live sessions: finding one by its name, taking a name for a new one, removing what dead sessions left.
 
-Owns the judgement whether a session still lives. Only what is proved to be dead is removed. Must not know: how nodes are started.
+Owns the judgement whether a session still lives. Only sessions proved to be dead are removed. Must not know: how nodes are started.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ class Worker(Machine):
     def needs(self, serial: int) -> Callable[[str], bool] | None:
         """Says of a path whether a blind task that ended well is to be doubted if it looked for it in vain; None: never.
 
-        A pipeline hides that its first program found no file. So what the command line names has to be there, unless the task was sent to
+        A pipeline hides that its first program found no file. So files on the command line have to be there, unless the task was sent to
         do without.
         """
         entry = self.inflight.get(serial)

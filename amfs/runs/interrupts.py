@@ -1,6 +1,6 @@
 """In a notebook, an interrupt of the kernel ends the work that was started from it: calls of executors, tasks of open sessions.
 
-IPython raises KeyboardInterrupt in the cell, wherever that waits; afterwards what is registered here is told. Elsewhere nothing happens.
+IPython raises KeyboardInterrupt in the cell, wherever that waits; afterwards objects registered here are told. Elsewhere nothing happens.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Collective file movement on a virtual clock: the machine of ``engine.movement`` drives modelled nodes, with seeded faults if asked for.
 
-Of a node only what the machine can notice is modelled: which files it has whole, whether it lives, when a transfer ends. A transfer takes
+Three things of a node are modelled: which files it has whole, whether it lives, when a transfer ends. A transfer takes
 the latency and its bytes over the slower of the two ends; each end has one interface, which its transfers share one after the other.
 """
 

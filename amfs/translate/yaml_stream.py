@@ -204,7 +204,7 @@ class YamlDocument:
         return value
 
     def _skip(self, event: Any, depth: int) -> None:
-        """Read past a value. Only what has an anchor is kept: aliases after it may stand for it."""
+        """Read past a value. Only values with anchors are kept: aliases after it may stand for it."""
         kind = type(event)
         if event.anchor is not None or kind is AliasEvent:
             self._value(event, depth)
