@@ -1,7 +1,7 @@
 """Values that wait for themselves, as far as the text shows it: ``x = x + 1``, ``if (a) { a = 1; }``, ``A[0] = size(A)``.
 
 A value is there when one of the statements that assign it has what it needs; an array is closed when all that may write have run.
-Only what is needed for sure counts: the inputs of apps, operators and functions of the library, and the conditions around a statement.
+Only sure needs count: the inputs of apps, operators and functions of the library, and the conditions around a statement.
 A function of the program may not look at its arguments at all. A circle of needs that remains is a mistake.
 """
 
