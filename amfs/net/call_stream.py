@@ -1,7 +1,7 @@
 """The connection between an executor and one of its workers: a handshake with the session's key, and frames both ways.
 
 Owns the bytes. Must not know: calls, futures, tasks. Over a Unix socket in the session's private directory frames go as they are; over
-TCP each has a code (BLAKE2b with a key of this connection, 16 bytes) over its number and content, since workers execute the content.
+TCP each has a code (BLAKE2b with a key of this connection, 16 bytes) over its number and content, since receivers execute the content.
 Nothing is encrypted, as on data connections (docs/protocol.md).
 
 A frame: u32 length of the payload, u8 kind, u64 number of the call, the payload.

@@ -1,6 +1,6 @@
 """Sub-workflows whose documents tasks of the run make: read when they have been made, and made a part of the run.
 
-Owns the thread that reads the documents; the tasks join the run in the loop's thread. The results of an earlier run are taken in before a
+Owns the thread that reads the documents; the tasks join the run in the loop's thread. Documents of an earlier run are taken in before a
 resumed run begins, so that its tasks are skipped like all others. ``engine.hierarchy`` decides which task waits for which.
 """
 

@@ -12,7 +12,7 @@ from amfs.workflow.workflow import Task
 class Settings(msgspec.Struct, frozen=True):
     """All that a seed decides beside the workflow and what happens to the processes."""
 
-    seed: int  # of the network, the storage and the retries: the world draws as it goes on
+    seed: int  # of the network, the storage and the retries: drawn by the world as it goes on
     quiet: bool
     nodes: int
     slots: tuple[int, ...]
