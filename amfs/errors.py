@@ -27,10 +27,19 @@ WORD_MAX, WORD_SHOWN = 1024, 200
 LINE_MAX, LINE_SHOWN = 8192, 4096
 
 _LONG_WORD = re.compile(rf"\S{{{WORD_MAX + 1},}}")
+_BYTE = re.compile(r"[\udc80-\udcff]|(?<!\\)\\udc[89a-f][0-9a-f]")
+
+
+def readable(text: str) -> str:
+    """Bytes outside of UTF-8, which Python keeps as surrogates, for people: ``\\xff``."""
+    if text.isascii() and "\\udc" not in text:
+        return text
+    return _BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}" if len(found[0]) == 1 else f"\\x{found[0][-2:]}", text)
 
 
 def brief(text: str) -> str:
     """A message without what nobody reads: of a long word that it quotes, or a long line, the beginning."""
+    text = readable(text)
     if len(text) <= WORD_MAX:
         return text
     short = _LONG_WORD.sub(lambda found: f"{found[0][:WORD_SHOWN]}… ({len(found[0]):,} characters)", text)

@@ -79,10 +79,6 @@ class Work:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._files is not None:
             self._files.close()
-        if kind is not None and issubclass(kind, BrokenPipeError):
-            from amfs.cli.main import _broken_pipe
-
-            sys.exit(_broken_pipe())  # click would make it an ordinary failure
         if isinstance(error, OSError) and error.filename is not None:  # else it is about standard output
             self.report_error(error)
             raise click.exceptions.Exit(self.status)
@@ -140,7 +136,7 @@ class Work:
             text = problem.strerror or str(problem)
         else:
             text = problem
-        name = printable(os.fsencode(path))
+        name = printable(os.fsencode(path).replace(b"\n", b"\\n"))  # one line for each error
         self.status = max(self.status, status)
         flush()
         click.echo(f"amfs: {self.name}: {name}: {text}" if name else f"amfs: {self.name}: {text}", err=True)

@@ -220,8 +220,10 @@ class Driver:
 
             try:
                 found = read_catalog(catalog)
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"{catalog}: {getattr(error, 'strerror', None) or error}") from None
+            except OSError as error:
+                raise UsageError(f"{catalog}: {error.strerror or error}") from None
+            except UnicodeDecodeError:
+                raise UsageError(f"{catalog}: is not text in UTF-8") from None
             loaded.faults.extend(found.all_faults())
             loaded.workflow.paths.update(found.paths)
         return loaded

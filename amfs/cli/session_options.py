@@ -127,6 +127,8 @@ def chosen_provisioner(given: dict[str, Any], more: Sequence[str]) -> Provisione
     from amfs.provision.submission import Wanted
 
     seconds, wait = (_duration(given[name], flag) for name, flag in (("time_", "--time"), ("wait", "--wait")))
+    if seconds is not None and seconds < 1:
+        raise UsageError(f"--time {given['time_']}: a job needs a second at least; leave the option out for what the batch system has")
     wanted = Wanted(time_s=None if seconds is None else int(seconds), wait_s=wait, more=tuple(more), hosts=given["hosts"], at=given["at"])
     return choose(given["nodes"], given["on"], wanted, lambda text: click.echo(text, err=True))
 
@@ -134,6 +136,8 @@ def chosen_provisioner(given: dict[str, Any], more: Sequence[str]) -> Provisione
 @contextmanager
 def session_for_run(given: dict[str, Any]) -> Iterator[None]:
     """With --on, a session that is there for one run; its nodes get the options that are for nodes. Raises UsageError."""
+    from amfs.host.signals import postponed
+
     if given["on"] is None:
         if given["nodes"] or given["time_"] or given["wait"] or given["hosts"] or given["at"] or given["on_options"]:
             raise UsageError("--nodes, --time, --wait, --hosts, --at and --on-options need --on SYSTEM")
@@ -147,8 +151,9 @@ def session_for_run(given: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     finally:
-        for remark in provisioner.end(session, 10.0):
-            click.echo(f"amfs: {session.name}: {remark}", err=True)
+        with postponed():  # a second Ctrl-C would leave jobs in the queue
+            for remark in provisioner.end(session, 10.0):
+                click.echo(f"amfs: {session.name}: {remark}", err=True)
 
 
 def _duration(text: str | None, option: str) -> float | None:

@@ -33,7 +33,7 @@ def up(name: str | None, unit_size: int, replicas: int, expect: int | None, dry_
       amfs up --nodes 4 --slots 2
       amfs up --nodes 3 --replicas 2
       amfs up --on slurm --nodes 1..16 --time 2h -- --partition=short
-  amfs up --on ssh --hosts hosts.txt
+      amfs up --on ssh --hosts hosts.txt
       sbatch -N 16 --wrap 'amfs up; amfs run workflow.txt; amfs down'
       mpiexec -n 16 amfs up
     """

@@ -21,6 +21,7 @@ from amfs.errors import SessionError
 from amfs.host import life
 from amfs.host.processes import host_id, is_running, same_machine
 from amfs.net.records import (
+    LAUNCHERS,
     OVER,
     QUEUE_LOCK,
     STARTING,
@@ -266,6 +267,16 @@ def is_left_here(session: SessionRecord, *, but: int = -1) -> bool:
     return not held(session, but=but)  # one that is just joining has no lock yet
 
 
+def _launchers_ended(session: SessionRecord) -> bool:
+    """Have the commands on this host ended that started its nodes in a batch job, and that live as long as these do?"""
+    try:
+        lines = (session.directory / LAUNCHERS).read_text().splitlines()
+        known = [(host, int(pid), int(started)) for host, pid, started in map(str.split, lines)]
+    except (OSError, ValueError):
+        return False
+    return bool(known) and all(host == host_id() and not is_running(pid, started) for host, pid, started in known)
+
+
 def sweep_left(but: str) -> None:
     """Remove the directories of other sessions than ``but`` that nodes which were killed have left here, unless the session answers."""
     for session in list_all():
@@ -276,7 +287,8 @@ def sweep_left(but: str) -> None:
 
 def state_of(session: SessionRecord, *, probe_s: float = 1.0, but: int = -1) -> State:
     """By the locks of its nodes (other than ``but``), then by an answer over the network within ``probe_s`` seconds. DEAD is also one that
-    does not answer if only leftovers of dead nodes are here: nothing is lost when that is removed."""
+    does not answer if only leftovers of dead nodes are here: nothing is lost when that is removed. And one whose batch job
+    is over, as the host sees that started its nodes."""
     lives = {entry.node: _lives(session, entry) for entry in session.nodes if entry.node != but}
     if any(lives.values()):
         return State.LIVE
@@ -288,4 +300,4 @@ def state_of(session: SessionRecord, *, probe_s: float = 1.0, but: int = -1) -> 
     there = probe_s > 0 and answers(msgspec.structs.replace(session, nodes=elsewhere), probe_s)
     if there:
         return State.LIVE
-    return State.DEAD if is_left_here(session, but=but) else State.UNKNOWN
+    return State.DEAD if is_left_here(session, but=but) or (probe_s > 0 and _launchers_ended(session)) else State.UNKNOWN

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from amfs.display.summary import Failure, Meter, Snapshot, Stage, Summary, json_safe
-from amfs.errors import brief
+from amfs.errors import brief, readable
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -88,7 +88,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 
 def printable(data: bytes | str) -> str:
     """Text of a program without what could upset a terminal: escape sequences and control characters go, bytes outside UTF-8 show."""
-    text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else data
+    text = data.decode("utf-8", "backslashreplace") if isinstance(data, bytes) else readable(data)
     return _CONTROL.sub("", text.replace("\r\n", "\n")).expandtabs()
 
 

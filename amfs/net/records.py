@@ -35,6 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}\Z")
 _IPC_PATH_MAX = 107  # sun_path minus the final NUL
 QUEUE_LOCK = "queue.lock"  # in a session's directory: "PID START-TIME" of its queue server, which has it locked
 STARTING = "starting"  # in a session's directory: locked by the process that is starting it
+LAUNCHERS = "launchers"  # in a session's directory: "HOST PID START-TIME" of the processes here that live as long as its nodes do
 OVER = "over"  # in a session's directory: a node of this host was ordered to end with the whole session
 LIFE = ".life"  # in place of ".ipc" of a node's socket: the file that it keeps locked
 _LONGEST_SOCKET = len("/node-999999.ipc")

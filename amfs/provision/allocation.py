@@ -22,6 +22,7 @@ from amfs.client import discovery
 from amfs.client.control import Client
 from amfs.errors import SessionError, UsageError
 from amfs.host import orphans, processes
+from amfs.host.signals import postponed
 from amfs.net import records
 from amfs.net.records import NodeEntry, Ready, SessionRecord
 from amfs.net.sockets import make_keys
@@ -82,14 +83,15 @@ class Allocation:
             session = msgspec.structs.replace(founded, nodes=tuple(nodes))
             records.save(session)
         except BaseException:
-            if founded is not None:
-                with contextlib.suppress(SessionError), Client(founded) as client:
-                    client.tell([0], Shutdown(), 2.0)
-            for process in started:
-                process.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(10)
-            records.remove_directory(directory)
+            with postponed():  # a second Ctrl-C would leave nodes on the hosts
+                if founded is not None:
+                    with contextlib.suppress(SessionError), Client(founded) as client:
+                        client.tell([0], Shutdown(), 2.0)
+                for process in started:
+                    process.terminate()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(10)
+                records.remove_directory(directory)
             raise
         finally:
             claim.release()
@@ -133,6 +135,8 @@ class Allocation:
             raise SessionError(f"cannot run {command[0]}: {error.strerror}") from None
         finally:
             os.close(out)
+        with open(os.path.join(os.path.dirname(log), records.LAUNCHERS), "a", encoding="ascii") as known:
+            known.write(f"{processes.host_id()} {process.pid} {processes.start_time(process.pid)}\n")
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it ended at once; the wait for it sees that
             process.stdin.write(payload)

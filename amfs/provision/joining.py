@@ -16,7 +16,7 @@ import msgspec
 
 from amfs.client.control import Client
 from amfs.errors import SessionError, UsageError
-from amfs.host.signals import as_exits
+from amfs.host.signals import as_exits, postponed
 from amfs.net import records
 from amfs.net.records import NO_SLOTS, NodeEntry, Ready, SessionRecord
 from amfs.provision.allocation import as_words
@@ -90,11 +90,14 @@ class Joining:
                 session = msgspec.structs.replace(session, nodes=tuple(nodes))
                 records.save(session)
                 self.way.leave()
-            except BaseException:
-                self._gather(session)
-                for remark in LocalProcesses().end(session):
-                    self.tell(remark)
-                self.way.cancel()
+            except BaseException as error:
+                with postponed():  # a second Ctrl-C would leave nodes on the hosts
+                    if not isinstance(error, Exception):
+                        self.tell("ends the session; another Ctrl-C does not stop that")
+                    self._gather(session)
+                    for remark in LocalProcesses().end(session):
+                        self.tell(remark)
+                    self.way.cancel()
                 raise
         return session
 
@@ -126,7 +129,7 @@ class Joining:
                         self.tell(f"no node on {places[number - 1].name}: {lost[number]}")
                 possible = len(places) - len(lost)
                 if possible < least:
-                    few = f"{self.way.name} gives no {least} node{'s' if least > 1 else ''}"
+                    few = f"{self.way.name} gives {'no node' if least == 1 else f'fewer than {least} nodes'}"
                     raise SessionError(f"{few}: {_reasons(places, lost)}")
                 late = time.monotonic() >= end
                 with contextlib.suppress(SessionError):  # not complete yet

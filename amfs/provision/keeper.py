@@ -6,17 +6,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from amfs.client import discovery
 from amfs.client.control import Client
-from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, Paused, QueueSays, QueueSilent, Refused, Say, Submit, Submitted
+from amfs.engine.jobs import OPEN, Effect, GiveUp, Jobs, Members, QueueSays, QueueSilent, Refused, Say, Submit, Submitted
 from amfs.engine.views import overtakes
 from amfs.errors import SessionError
 from amfs.host import processes
@@ -33,6 +34,25 @@ _ASK_S = (1.0, 15.0)  # between two questions to the queue, at first and at last
 _REASON_S = 10.0  # after the end of a node the queue may say why
 _NEWEST_S = 30.0  # a node may answer with an older view for so long; afterwards those that have a newer one are gone
 _OVER_S = 60.0  # without an answer of any node, and the founder gone
+_OF_A_JOB = re.compile(r"job (\S+) ((?:waits for|is given up:) .*)")
+_NAMED = 3  # jobs of which the same is said
+
+
+def in_few_lines(texts: Sequence[str]) -> list[str]:
+    """Of jobs of which the same is said one line: a session may have many."""
+    same: dict[str, list[str]] = {}  # what is said, and the jobs
+    for text in texts:
+        match = _OF_A_JOB.fullmatch(text)
+        same.setdefault(match[2] if match else text, []).extend([match[1]] if match else [])
+    lines = []
+    for said, jobs in same.items():
+        if len(jobs) < 2:
+            lines.append(f"job {jobs[0]} {said}" if jobs else said)
+            continue
+        named = jobs if len(jobs) <= _NAMED + 1 else [*jobs[:_NAMED], f"{len(jobs) - _NAMED} more"]
+        verb = said.replace("waits", "wait", 1) if said.startswith("waits") else said.replace("is", "are", 1)
+        lines.append(f"jobs {', '.join(named[:-1])} and {named[-1]} {verb}")
+    return lines
 
 
 class Keeper:
@@ -119,13 +139,22 @@ class Keeper:
                 records.rewrite(self.session, self.book.place)
 
     def _act(self, effects: list[Effect]) -> None:
+        texts = []
         for effect in effects:
+            if isinstance(effect, Say | GiveUp):
+                texts.append(effect.text if isinstance(effect, Say) else self._give_up(effect))
+                continue
+            self._say_all(texts)
+            texts = []
             if isinstance(effect, Submit):
                 self._submit(effect)
-            elif isinstance(effect, Paused):
-                self._say(self.book.paused())
             else:
-                self._say(effect.text if isinstance(effect, Say) else self._give_up(effect))
+                self._say(self.book.paused())
+        self._say_all(texts)
+
+    def _say_all(self, texts: Sequence[str]) -> None:
+        for text in in_few_lines(texts):
+            self._say(text)
 
     def _say(self, text: str) -> None:
         self.book.say(text.split("\n")[0])

@@ -223,10 +223,13 @@ def load(session: SessionRecord) -> Ledger | None:
 
 
 def _call(command: Sequence[str]) -> str:
-    """The output of a command of the batch system. Raises SessionError with its words."""
+    """The output of a command of the batch system. Raises SessionError with its words. A Ctrl-C does not reach the command: it would end it
+    when jobs are cancelled."""
     shown = shlex.join(command)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_CALL_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_CALL_S, check=False, start_new_session=True
+        )
     except OSError as error:
         raise SessionError(f"cannot run {command[0]}: {error.strerror}") from None
     except subprocess.TimeoutExpired:

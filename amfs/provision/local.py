@@ -19,6 +19,7 @@ from amfs.client import discovery
 from amfs.client.control import Client
 from amfs.errors import SessionError, UsageError
 from amfs.host import orphans, processes
+from amfs.host.signals import postponed
 from amfs.net import records
 from amfs.net.addresses import listen_endpoint, loopback, reachable, split
 from amfs.net.keys import Keys
@@ -151,8 +152,9 @@ class LocalProcesses:
                 client.view(patience, until=lambda view: len(view.members) >= self.nodes)
             records.save(session)
         except BaseException:
-            daemon.stop([(one.ready.pid, one.ready.started) for one in started if one.ready is not None])
-            records.remove_directory(directory)
+            with postponed():  # a second Ctrl-C would leave nodes
+                daemon.stop([(one.ready.pid, one.ready.started) for one in started if one.ready is not None])
+                records.remove_directory(directory)
             raise
         finally:
             claim.release()

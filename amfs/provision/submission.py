@@ -5,6 +5,7 @@ Owns the order of the steps, and the cleaning up when one of them fails. Must no
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -15,7 +16,7 @@ import msgspec
 
 from amfs.engine.jobs import OPEN, Submitted
 from amfs.errors import SessionError, UsageError
-from amfs.host.signals import as_exits
+from amfs.host.signals import as_exits, postponed
 from amfs.net import records
 from amfs.net.records import NO_SLOTS, Ready, SessionRecord
 from amfs.provision import autoscale, keeper, ledger
@@ -67,6 +68,17 @@ class Submission:
         """Raises SessionError when the system refuses a job, or fewer than ``least`` of them can become nodes; then nothing is left."""
         if name is not None and (records.shared_dir(name) / "jobs.json").exists():
             raise SessionError(f"a session named {name} has jobs; end it with 'amfs down {name}' or choose another --name")
+        if missing := self.system.missing():
+            where = f"type this on a host that has the commands of {self.system.name}, such as a login host"
+            raise SessionError(f"cannot run {', '.join(missing)}: no such command on this host; {where}")
+        shared = records.shared_dir(name or "any").parent
+        try:
+            shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+            writable = os.access(shared, os.W_OK | os.X_OK)
+        except OSError:
+            writable = False
+        if not writable:
+            raise SessionError(f"cannot write to {shared}, where jobs find their session; make it, or set HOME to one that all hosts share")
         tcp = options.tcp or "0.0.0.0"
         founder = msgspec.structs.replace(options, slots=NO_SLOTS, tcp=tcp, expected=max(options.expected, self.wanted.most + 1))
         with as_exits():
@@ -77,7 +89,6 @@ class Submission:
         book = Ledger(session.name, session.created, self.system)
         try:
             shutil.rmtree(place, ignore_errors=True)  # of an older session of this name, which had no jobs any more
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             records.private_directory(place)
             records.save(session, place)
             book.words, book.time_s, book.more = list(self._words(options)), self.wanted.time_s, list(self.wanted.more)
@@ -90,9 +101,12 @@ class Submission:
             self._await_nodes(watch)
             book.wish.nodes = self.wanted.least  # from now on
             keeper.start(watch.session, book)
-        except BaseException:
-            for remark in end(session, book):
-                self.tell(remark)
+        except BaseException as error:
+            with postponed():  # a second Ctrl-C would leave jobs in the queue
+                if not isinstance(error, Exception):
+                    self.tell("cancels the jobs and ends the session; another Ctrl-C does not stop that")
+                for remark in end(session, book):
+                    self.tell(remark)
             raise
         return watch.session
 
@@ -112,10 +126,12 @@ class Submission:
                 return
             if end is not None and time.monotonic() > end:
                 so_far = f"{there} of {self.wanted.least} nodes have joined after {self.wanted.wait_s:.0f} s"
-                raise SessionError(f"{so_far}; the jobs are cancelled")
+                fewer = f" or take fewer (--nodes {there}..{self.wanted.most})" if there else ""
+                raise SessionError(f"{so_far}; the jobs are cancelled; wait longer (--wait){fewer}")
             if there + len(watch.jobs.in_state(*OPEN)) < self.wanted.least:
                 why = "; ".join(dict.fromkeys(job.why for job in watch.jobs.in_state(JobState.GIVEN_UP, JobState.ENDED) if job.why))
-                raise SessionError(f"{self.system.name} gives no {self.wanted.least} node{'s' if self.wanted.least > 1 else ''}: {why}")
+                few = "no node" if self.wanted.least == 1 else f"fewer than {self.wanted.least} nodes"
+                raise SessionError(f"{self.system.name} gives {few}: {why}")
             watch.turn()
             time.sleep(_TURN_S)
 

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
-from amfs.remote.place import SILENT_S, TRANSIENT, TRUST, Found, Kind, RemoteError, Told, put_piece
+from amfs.remote.place import SILENT_S, TRANSIENT, Found, Kind, RemoteError, Told, put_piece, why_untrusted
 from amfs.remote.settings import certificates, s3_config
 
 SCHEMES = frozenset(("s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"))
@@ -281,7 +281,9 @@ class Objects:
         elif status in _BUSY:
             kind, words = Kind.BUSY, words or f"status {status}"
         elif "InvalidCertificate" in text:
-            kind, words = Kind.UNTRUSTED, TRUST
+            kind, words = Kind.UNTRUSTED, why_untrusted(text)
+        elif self._web and status:
+            words = f"the server answers with status {status}"
         elif "HTTP error" in text or "error sending request" in text or "error decoding response body" in text:
             kind, words = Kind.UNREACHABLE, _reason(text)
         else:

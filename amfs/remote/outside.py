@@ -61,15 +61,25 @@ class Outside:
 
     # ── of many ──
 
-    def look(self, urls: Iterable[str]) -> dict[str, Found | Tree]:
-        """Those that exist. Raises UsageError if a storage cannot tell."""
+    def look(self, urls: Iterable[str]) -> tuple[dict[str, Found | Tree], dict[str, str]]:
+        """Those that exist, and those of which no storage can tell it, with the reason in words, or "": it is that of another."""
         there: dict[str, Found | Tree] = {}
-        for url, found in self._look_at_all(urls).items():
+        unusable: dict[str, str] = {}
+        wanted: list[str] = []
+        for url in dict.fromkeys(urls):
+            try:
+                self._storages.place(url)
+                wanted.append(url)
+            except UsageError as error:
+                unusable[url] = str(error).removeprefix(f"{url}: ")
+        for url, found in self._look_at_all(wanted).items():
             if not isinstance(found, OSError):
                 there[url] = found
             elif not isinstance(found, RemoteError) or found.kind is not Kind.MISSING:
-                raise UsageError(f"{found.filename or url}: {found.strerror}")
-        return there
+                at = str(found.filename or url)
+                own = f"{url}/".startswith(at) or at not in wanted  # else it was not asked for, as that other one could not be reached
+                unusable[url] = ("" if f"{url}/".startswith(at) else f"{at}: ") + str(found.strerror) if own else ""
+        return there, unusable
 
     def is_conditional(self, url: str, found: Found | Tree) -> bool:
         """Can it be read as it was found, without another look before?"""

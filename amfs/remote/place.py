@@ -44,8 +44,25 @@ _NUMBERS = {
     Kind.OTHER: errno.EIO,
 }
 
-#: Advice about UNTRUSTED.
-TRUST = "the setting 'certificate' names a file with that of its authority"
+_OTHER_HOST, _EXPIRED, _EARLY = "it is for another host", "it has expired", "it is not valid yet"
+#: Words of the libraries on faults of a certificate that no setting mends.
+_CERTIFICATES = {
+    "CaUsedAsEndEntity": "it is that of an authority; the server needs one that an authority has signed, or with basicConstraints=CA:FALSE",
+    "NotValidForName": _OTHER_HOST,
+    "mismatch": _OTHER_HOST,
+    "not valid for": _OTHER_HOST,
+    "Expired": _EXPIRED,
+    "has expired": _EXPIRED,
+    "NotValidYet": _EARLY,
+    "not yet valid": _EARLY,
+}
+
+
+def why_untrusted(text: str) -> str:
+    """The fault of a certificate, or advice about it, by a library's words."""
+    setting = "the setting 'certificate' names a file with that of its authority"
+    return next((words for says, words in _CERTIFICATES.items() if says in text), setting)
+
 
 SILENT_S = 30.0  # without a byte of an answer: the server is given up
 

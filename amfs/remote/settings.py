@@ -14,13 +14,10 @@ from typing import Any
 
 from amfs.errors import UsageError
 
-#: Names in a section on an object store; everything else belongs into its table ``options``.
-NAMES = frozenset(
-    (
-        "endpoint", "region", "access_key_id", "secret_access_key", "session_token", "profile", "anonymous", "path_style", "certificate",
-        "options",
-    )
-)  # fmt: skip
+_TEXTS = ("endpoint", "region", "access_key_id", "secret_access_key", "session_token", "profile", "certificate")
+#: Names in a section on an object store, and their types; everything else belongs into its table ``options``.
+NAMES: dict[str, type] = {**dict.fromkeys(_TEXTS, str), "anonymous": bool, "path_style": bool, "options": dict}
+_TYPES = {str: "a text in quotation marks", bool: "true or false, without quotation marks", dict: "a table: { name = value }"}
 
 
 class Settings:
@@ -49,14 +46,14 @@ def load(path: str | os.PathLike[str] | None = None) -> Settings:
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     file = Path(given or os.path.join(home, "amfs", "storage.toml"))
     try:
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8")
         mode = file.stat().st_mode
     except FileNotFoundError:
         if given:
             raise UsageError(f"{given}: no such file of storage settings") from None
         return Settings()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+        raise UsageError(f"{file}: {_unreadable(error)}") from None
     try:
         sections = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -69,11 +66,17 @@ def load(path: str | os.PathLike[str] | None = None) -> Settings:
 def _check(file: Path, start: str, section: Any, mode: int) -> None:
     if not isinstance(section, dict) or "://" not in start:
         raise UsageError(f"{file}: '{start}' is no section of storage settings: each is the beginning of URLs, such as [\"s3://bucket/\"]")
-    for name in section:
+    for name, value in section.items():
         if name not in NAMES:
             raise UsageError(f"{file}: [\"{start}\"] has '{name}'; known are {', '.join(sorted(NAMES))}")
+        if not isinstance(value, NAMES[name]):
+            raise UsageError(f"{file}: [\"{start}\"] {name} must be {_TYPES[NAMES[name]]}")
     if "secret_access_key" in section and stat.S_IMODE(mode) & 0o077:
         raise UsageError(f"{file}: holds a secret key, and others may read it; type: chmod 600 {file}")
+
+
+def _unreadable(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "is not text in UTF-8"
 
 
 def unpack(packed: bytes) -> Settings:
@@ -100,9 +103,16 @@ def certificates(given: Mapping[str, Any]) -> str:
     if not file:
         return ""
     try:
-        return Path(file).expanduser().read_text()
+        text = Path(file).expanduser().read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+        raise UsageError(f"{file}: {_unreadable(error)}") from None
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
+        raise UsageError(f"{file}: holds no certificates (PEM)") from None
+    return text
 
 
 def s3_config(given: Mapping[str, Any]) -> dict[str, Any]:

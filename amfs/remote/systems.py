@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from amfs.errors import SystemSetupError, UsageError
 from amfs.remote import web_pages
-from amfs.remote.place import SILENT_S, TRUST, Found, Kind, RemoteError, Told, put_piece
+from amfs.remote.place import SILENT_S, Found, Kind, RemoteError, Told, put_piece, why_untrusted
 from amfs.remote.settings import certificates
 
 _PIECE = 4 << 20
@@ -26,6 +26,7 @@ _RENAMING = frozenset(("file", "local", "sftp", "ssh", "webhdfs", "webHDFS", "me
 #: Such a name, and the final name, of which the name has the first characters.
 _UNFINISHED = re.compile(r"((?:.*/)?)\.amfs-[0-9a-f]{12}-(.+)", re.DOTALL)
 _NAME_MAX = 100
+_KNOWN = "; URLs begin with s3, gs, az, https, http, sftp, webhdfs, hdfs, chirp, or what fsspec knows"
 #: Whose libraries have one connection, which two threads must not use at the same time.
 _ONE_BY_ONE = frozenset(("sftp", "ssh", "ftp", "smb"))
 _SSH = frozenset(("sftp", "ssh"))
@@ -66,7 +67,8 @@ class System:
         except ImportError as error:
             raise SystemSetupError(f"{url}: {str(error).rstrip('.')}") from None
         except ValueError as error:
-            raise UsageError(f"{url}: {error}") from None
+            unknown = self._scheme not in fsspec.available_protocols()
+            raise UsageError(f"{url}: {f'no storage is known for {self._scheme}://{_KNOWN}' if unknown else error}") from None
         except Exception as error:
             hint = "; say webhdfs://, or type: pip install hdfs-native" if self._scheme == "hdfs" else ""
             raise UsageError(f"{url}: {_error(error, url).strerror}{hint}") from None
@@ -342,7 +344,7 @@ def _error(error: Exception, url: str) -> RemoteError:
     if isinstance(error, FileNotFoundError) or status == 404:
         return RemoteError(Kind.MISSING, url)
     if "certificate" in words:
-        return RemoteError(Kind.UNTRUSTED, url, TRUST)
+        return RemoteError(Kind.UNTRUSTED, url, why_untrusted(text))
     if isinstance(error, (ConnectionError, TimeoutError)) or any(word in words for word in _UNREACHABLE):
         reason = getattr(error, "os_error", None)  # aiohttp writes an object of the ssl module into its text
         if isinstance(reason, OSError):

@@ -33,3 +33,8 @@ def local(name: str) -> str:
     """Of a file: URL its path; any other name as it is. As in Swift/K, the path begins after the slash that ends the host: in
     "file://localhost/x" it is relative, and absolute in "file://localhost//x" and "file:///x"."""
     return name.removeprefix("file://localhost/").removeprefix("file://")
+
+
+def is_url(name: str) -> bool:
+    """Does it name something outside of this machine?"""
+    return "://" in name and not name.startswith("file://")

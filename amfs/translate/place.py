@@ -15,6 +15,7 @@ from amfs.remote.outside import Outside
 from amfs.remote.place import Found
 from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.paths import url_of
+from amfs.workflow.check_parts import UnusableInputs
 
 
 class HostPlace:
@@ -44,8 +45,9 @@ class HostPlace:
             head, slash, _ = name.rpartition("/")
             by_directory[head or slash].append(name)
         gone: set[str] = set()
+        unusable: dict[str, str] = {}
         if urls and isinstance(self._shared, Outside):
-            found = self._shared.look(url for url in urls.values() if url not in self._seen)
+            found, unusable = self._shared.look(url for url in urls.values() if url not in self._seen)
             for url, one in found.items():
                 conditional = self._shared.is_conditional(url, one)
                 tree = not isinstance(one, Found)
@@ -54,6 +56,8 @@ class HostPlace:
         for directory, members in by_directory.items():
             lacking = missing(self._shared, self._absolute(directory), [name.rpartition("/")[2] for name in members])
             gone.update(name for name in members if name.rpartition("/")[2] in lacking)
+        if unusable:
+            raise UnusableInputs({name: unusable[url] for name, url in urls.items() if url in unusable}, gone)
         return gone
 
     def versions(self, urls: Iterable[str]) -> dict[str, ObjectVersion]:

@@ -8,9 +8,21 @@ from typing import Protocol
 
 import msgspec
 
+from amfs.errors import UsageError
 from amfs.vocabulary.object_versions import ObjectVersion
 from amfs.vocabulary.paths import destination_at_url, url_of
 from amfs.workflow.workflow import UNCANONICAL, Task, canonical, value_faults
+
+
+class UnusableInputs(UsageError):
+    """Nobody can tell whether some inputs exist. ``reasons``: of each of these in words, or "": that of another. ``missing``: these inputs,
+    and those that do not exist."""
+
+    def __init__(self, reasons: Mapping[str, str], missing: set[str]) -> None:
+        name, words = next(one for one in reasons.items() if one[1])
+        super().__init__(f"{url_of(name) or name}: {words}")
+        self.reasons = reasons
+        self.missing = missing
 
 
 class Place(Protocol):
@@ -21,7 +33,7 @@ class Place(Protocol):
         """Absolute directory in which the user stands."""
 
     def missing(self, names: Iterable[str]) -> set[str]:
-        """Those of ``names`` that are not there."""
+        """Those of ``names`` that are not there. Raises UnusableInputs."""
 
     def versions(self, urls: Iterable[str]) -> dict[str, ObjectVersion]:
         """The versions that ``missing`` saw of those of ``urls`` that it found there. Nobody is asked again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from amfs.vocabulary.paths import destination_at_url, url_of
-from amfs.workflow.check_parts import directory_of, with_parents
+from amfs.workflow.check_parts import Place, UnusableInputs, directory_of, with_parents
 from amfs.workflow.workflow import Task
 
 
@@ -34,6 +34,32 @@ def below_brought(needed: Sequence[str], paths: Mapping[str, str]) -> list[tuple
             top = max(above)
             words = f"input {url_of(name) or name!r} lies in {url_of(top) or top!r}, which is an input, too"
             found.append((name, f"{words}; give the directory alone, or one of them another name by '#amfs path'"))
+    return found
+
+
+def find_missing(place: Place, names: list[str], unusable: dict[str, str]) -> set[str]:
+    """Those that are not there, or of which nobody can tell it. The latter are added to ``unusable``, with the reason."""
+    try:
+        return place.missing(names)
+    except UnusableInputs as error:
+        unusable.update(error.reasons)
+        return error.missing
+
+
+def unusable_inputs(unusable: Mapping[str, str], needed: Iterable[str], paths: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Faults of such inputs: (input, fault). Those that are at one storage, and cannot be used for one reason, are one fault."""
+    if not unusable:
+        return []
+    names = {paths.get(name, name): name for name in needed}
+    alike: dict[tuple[str, str], list[str]] = {}
+    for place, reason in unusable.items():
+        if reason:
+            storage = "/".join((url_of(place) or place).split("/", 3)[:3])
+            alike.setdefault((storage, reason), []).append(place)
+    found = []
+    for (_, reason), (place, *more) in alike.items():
+        others = f" (and {len(more)} more there)" if more else ""
+        found.append((names[place], f"input {_at(names[place], url_of(place) or place)} cannot be used: {reason}{others}"))
     return found
 
 

@@ -38,7 +38,16 @@ from amfs.workflow.check_parts import (
     written_twice,
 )
 from amfs.workflow.check_texts import FAULTS_MAX, ids_taken, text_faults, too_long, workflow_texts
-from amfs.workflow.check_urls import Destinations, below_brought, destination_faults, destinations_of, places_of, unstaged_faults
+from amfs.workflow.check_urls import (
+    Destinations,
+    below_brought,
+    destination_faults,
+    destinations_of,
+    find_missing,
+    places_of,
+    unstaged_faults,
+    unusable_inputs,
+)
 from amfs.workflow.order import Producers, cycles, topological
 from amfs.workflow.real_names import RealNames
 from amfs.workflow.versions import producers_of, versioned
@@ -123,6 +132,7 @@ class _Checker:
         self.place = place
         self.base = place.base
         self.states = {canonical(name, place.base): state for name, state in workflow.files.items()}
+        self.unusable: dict[str, str] = {}  # input, or where a catalog has it -> why nobody can tell whether it is there
         self.elsewhere = {canonical(name, place.base): path for name, path in workflow.paths.items()}
         self.later = workflow.later.keys()
         self.known_later = workflow.known_later
@@ -320,19 +330,18 @@ class _Checker:
         needed = [name for name in readers if name not in writers]
         if self.elsewhere:
             self.find_elsewhere(needed)
-        missing = self.place.missing([name for name in needed if name not in self.paths] if self.paths else needed)
+        missing = find_missing(self.place, [name for name in needed if name not in self.paths] if self.paths else needed, self.unusable)
         expected = {name for name in needed if self.states.get(name) is DeclaredState.INVALID} if self.states else set()
         if missing or expected:
             tasks = self.tasks_with(missing | expected)
             suggest = Suggestions(writers)
             for name in sorted(missing | expected):
-                if name in self.excused or not name or "\0" in name or too_long(name):
-                    continue  # may be made by a line that could not be read; or is reported as a name already
+                if name in self.excused or not name or "\0" in name or too_long(name) or name in self.unusable:
+                    continue  # may be made by a line that could not be read; or is reported in another way
                 task = tasks[name]
                 others = f" and {readers[name] - 1} more" if readers[name] > 1 else ""
-                if name in expected:
-                    words = "is Invalid in the file list, but no task makes it"
-                else:
+                words = "is Invalid in the file list, but no task makes it"
+                if name not in expected:
                     words = f"does not exist{where(name, self.base)}, and no task makes it"
                     if name in self.elsewhere:
                         words += f"; nor is it at {self.elsewhere[name]}, where the workflow's catalog has it"
@@ -340,7 +349,8 @@ class _Checker:
                         words += f"; {self.absent['inputs']}"
                 self.fault(task.line, f"input {url_of(name) or name!r} of task {task.id}{others} {words}{suggest.near(name)}")
         places = places_of(needed, self.base, self.paths)
-        for name, words in below_brought(needed, self.paths) + destination_faults(self.destinations, places):
+        told = unusable_inputs(self.unusable, needed, self.paths) + below_brought(needed, self.paths)
+        for name, words in told + destination_faults(self.destinations, places):
             self.fault(self.tasks_with((name,))[name].line, words)
         for line, words in unstaged_faults(self.tasks, self.aliases, self.destinations, places):
             self.fault(line, words)
@@ -350,8 +360,8 @@ class _Checker:
         """Files of a catalog that are where it says: they are read there, under the names that tasks know."""
         at = {name: self.elsewhere.get(name, "") for name in needed if name[:1] != "/"}
         wanted = {name: path for name, path in at.items() if (path[:1] == "/" or "://" in path) and path != name}
-        gone = self.place.missing(list(dict.fromkeys(wanted.values())))
-        self.paths = {name: path for name, path in wanted.items() if path not in gone}
+        gone = find_missing(self.place, list(dict.fromkeys(wanted.values())), self.unusable)
+        self.paths = {name: path for name, path in wanted.items() if path not in gone or path in self.unusable}
 
     def find_programs(self, writers: Mapping[str, int], missing: set[str]) -> dict[str, str]:
         """Where each program is. Staged tasks look where the user stands, then on PATH; bare commands as a shell does: on PATH only."""

@@ -59,6 +59,17 @@ def test_a_job_by_hand_is_used_from_the_login_host(slurm: Slurm, work: Path) -> 
     until(lambda: not left(slurm), f"left: {left(slurm)}")
 
 
+def test_a_job_by_hand_that_ends_without_down_leaves_nothing_on_the_login_host(slurm: Slurm) -> None:
+    login = slurm.hosts.login
+    done = login.run("salloc", "-N2", "sh", "-c", "amfs up --name job --slots 1 && amfs status job", env=slurm.env)
+    assert "2 of 2 nodes up" in done.stdout
+    until(lambda: not slurm.queue() and not login.processes("srun"), "the job goes on")
+    assert "job" in login.listing("/tmp/amfs-0")
+    done = login.run("amfs", "status", "job", env=slurm.env, check=False)
+    assert done.returncode == 4 and "session job is gone" in done.stderr, done.stderr
+    until(lambda: not left(slurm), f"left: {left(slurm)}")
+
+
 def test_a_node_has_as_many_slots_as_the_job_has_cpus_there(slurm: Slurm) -> None:
     script = "amfs up --name job; amfs status job --output json | grep slots; amfs down job; echo true | amfs run --local --output json"
     for cpus in (1, 2):

@@ -108,7 +108,7 @@ def test_a_host_that_cannot_be_reached_is_named_in_the_words_of_ssh(sshd: Sshd) 
     lines = f"{one.name}\nlogin\n{two.name}\n"
     done = start(sshd, lines, check=False)
     assert done.returncode == 4
-    assert "ssh gives no 3 nodes: login: ssh: connect to host login port 22: Connection refused" in done.stderr, done.stderr
+    assert "ssh gives fewer than 3 nodes: login: ssh: connect to host login port 22: Connection refused" in done.stderr, done.stderr
     until(lambda: not left(sshd.hosts))
     done = start(sshd, lines, "--nodes", "2..3", "--slots", "1")  # two will do
     assert "no node on login: ssh: connect to host login port 22: Connection refused" in done.stderr and "3 nodes on 3 hosts" in done.stderr

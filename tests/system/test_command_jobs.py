@@ -130,6 +130,6 @@ def test_what_the_commands_say_is_told(tmp_path: Path, amfs: Amfs, words: list[s
     assert done.returncode == 4 and "failed: no such project" in done.stderr, done.stderr
     ends = [words[0].replace("{script}", "/bin/false {script}").replace("{log}", "/dev/null"), *words[1:]]
     done = amfs("up", "--on", "command", "--name", "ours", "--", *[word.replace("/dev/null", str(tmp_path / "log")) for word in ends])
-    assert done.returncode == 4 and "command gives no 1 node: over" in done.stderr, done.stderr
+    assert done.returncode == 4 and "command gives no node: over" in done.stderr, done.stderr
     shown = amfs("up", "--on", "command", "--nodes", "3", "--dry-run", "--", *words)
     assert "# 3 times" in shown.stdout and f"{tmp_path}/submit " in shown.stdout

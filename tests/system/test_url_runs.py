@@ -106,7 +106,21 @@ def test_faults_are_told_before_anything_runs(s3: S3, tmp_path: Path) -> None:
     assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, done.stderr
     (tmp_path / "tasks").write_text("a -b touch -i s3://faults/none -o made -a made\n")
     done = run(tmp_path, "--local", "tasks", AWS_ENDPOINT_URL=f"http://127.0.0.1:{free_port()}")
-    assert done.returncode == 2 and "s3://faults/none: cannot be reached" in done.stderr, done.stderr
+    words = "tasks:1: input 's3://faults/none' cannot be used: cannot be reached: Connection refused\n"
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+    (tmp_path / "tasks").write_text(
+        "#amfs path x nosuch://x/y\n"
+        "a -b cat -i x s3://nowhere/1 s3://nowhere/2 -o made\n"
+        "b -b nosuch -i s3://faults/none s3://below/in -o m2\n"
+    )
+    done = run(tmp_path, "--local", "tasks")
+    assert done.returncode == 2 and done.stderr.splitlines() == [
+        "amfs: tasks:2: input 'x' at nosuch://x/y cannot be used: no storage is known for nosuch://; URLs begin with s3, gs, az, https, "
+        "http, sftp, webhdfs, hdfs, chirp, or what fsspec knows",
+        "amfs: tasks:2: input 's3://nowhere/1' cannot be used: no such bucket (and 1 more there)",
+        "amfs: tasks:3: input 's3://faults/none' of task b does not exist, and no task makes it",
+        f"amfs: tasks:3: program 'nosuch' of task b was not found in {tmp_path} nor on PATH",
+    ], done.stderr
 
 
 TREE = """\

@@ -146,8 +146,17 @@ def test_what_people_must_change_is_said_in_one_line(s3: S3, files: Files, tmp_p
     refused(1, "s3://there/nothing: no such object", "load", "s3://there/nothing", "amfs:/x")
     refused(2, "s3:///x: names no bucket and no host", "load", "s3:///x", "amfs:/x")
     refused(2, "is no pattern", "load", "s3://there/a[z-a]b", "amfs:/x")
-    refused(2, "Protocol not known: nosuch", "load", "nosuch://x/y", "amfs:/x")
+    refused(2, "nosuch://x/y: no storage is known for nosuch://", "load", "nosuch://x/y", "amfs:/x")
     refused(2, "no such file of storage settings", "load", "--storage", str(tmp_path / "none"), "s3://there/key", "amfs:/x")
+    settings = tmp_path / "settings"
+    for value, words in {
+        "endpoint = 5": "endpoint must be a text in quotation marks",
+        'anonymous = "no"': "anonymous must be true or false",
+        'options = "x"': "options must be a table",
+        "\xff": "is not text in UTF-8",
+    }.items():
+        settings.write_bytes(f'["s3://there/"]\n{value}\n'.encode("latin-1"))
+        refused(2, words, "load", "--storage", str(settings), "s3://there/key", "amfs:/x")
     empty = f"http://127.0.0.1:{free_port()}"
     refused(2, "cannot be reached: Connection refused", "load", "s3://there/key", "amfs:/x", AWS_ENDPOINT_URL=empty)
     refused(2, "cannot be reached: Connection refused", "load", f"{empty}/x", "amfs:/x")

@@ -56,6 +56,13 @@ def test_what_is_read_is_left_whole() -> None:
     assert len(brief("w " * 10_000)) < 5000
 
 
+def test_bytes_outside_of_utf8_are_told_as_bytes() -> None:
+    name = "f\udcff\udc80é"
+    assert brief(name) == "f\\xff\\x80é" and brief(f"{name!r} is gone") == "'f\\xff\\x80é' is gone"
+    assert brief(repr("a \\udcff in the name")) == "'a \\\\udcff in the name'"
+    assert str(Fault("list", 1, f"input {name!r}")) == "list:1: input 'f\\xff\\x80é'"
+
+
 def test_a_task_that_failed_is_known_by_the_whole_cause_only() -> None:
     assert task_that_failed(failure_of(17)) == 17
     for cause in ("cannot read task #17 failed", "task #17 failed: no", "task #17", "", "task #17 failed\n"):

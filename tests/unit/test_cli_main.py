@@ -169,12 +169,13 @@ def test_the_status_of_a_command_is_passed_on(monkeypatch: pytest.MonkeyPatch) -
     assert frame.main(["status"]) == 3
 
 
-def test_a_reader_who_leaves_is_no_error() -> None:
+@pytest.mark.parametrize("words", [("--help",), ("completion", "bash"), ("run", "--help")])
+def test_a_reader_who_leaves_is_no_error(words: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
         result = subprocess.run(
-            [sys.executable, "-m", "amfs", "--help"], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-m", "amfs", *words], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
         )
     finally:
         os.close(writer)

@@ -368,6 +368,7 @@ def test_an_input_that_is_not_there_matters_to_those_who_read_it() -> None:
     named = 'import files;\nfile f<"absent.txt">;\ntrace(filename(f));\n'
     assert evaluate(named).lines == ["trace: absent.txt"]
     assert "test.swift:4" in (error := evaluate(named + "trace(read(f));").error) and "'absent.txt' does not exist" in error
+    assert "'s3://b/k' is a URL" in evaluate('import files; file f = input("s3://b/k");').error
 
 
 # ── arrays that apps return ────────────────────────────────────────────────────────────────────────

@@ -399,6 +399,10 @@ def test_mappers_that_list_files() -> None:
     world = World(**{"d/b.in": "", "d/a.in": "", "d/c.out": "", "list": "left|right\n# \n", "table": "x,y\nz\n"})
     assert mapped("filesys_mapper", Array(MARKER), True, world, location="d", suffix=".in").existing == [((0,), "d/a.in"), ((1,), "d/b.in")]
     assert mapped("filesys_mapper", Array(MARKER), True, world, pattern="d/*.out").existing == [((0,), "d/c.out")]
+    for mapper in ("filesys_mapper", "simple_mapper"):  # they would find nothing
+        with pytest.raises(Failure, match="location 's3://b/d' is a URL"):
+            mapped(mapper, Array(MARKER), True, world, location="s3://b/d")
+    assert mapped("simple_mapper", MARKER, True, world, location="s3://b", prefix="f").existing == [((), "s3://b/f")]
     fixed = mapped("fixed_array_mapper", Array(MARKER), True, files="a, b:c  d")
     assert [name for _, name in fixed.existing] == ["a", "b", "c", "d"]
     assert mapped("array_mapper", Array(MARKER), False, files={0: "x", 1: "y"}).name_of((1,)) == "y"

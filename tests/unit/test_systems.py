@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from amfs.errors import UsageError
+from amfs.errors import SessionError, UsageError
 from amfs.provision import systems
 from amfs.provision.choice import choose
 from amfs.provision.commands import Commands, read_hosts
+from amfs.provision.keeper import in_few_lines
 from amfs.provision.local import LocalProcesses
 from amfs.provision.provisioner import NodeOptions
 from amfs.provision.submission import Submission, Wanted
 from amfs.vocabulary.job_states import JobEvent
 
 GOOD = 'inside = "JOB"\nhosts = ["hosts"]\nlaunch = ["run", "-n{count}", "{hosts}"]\n'
+JOBS = 'submit = ["/bin/sh", "{script}"]\ncancel = ["no-such-delete", "{jobs}"]\n'
 
 
 @pytest.mark.parametrize("name", systems.SHIPPED)
@@ -80,7 +82,11 @@ def test_a_file_of_one_s_own(tmp_path: Path) -> None:
         ("inside = ", "Invalid value"),
         ('inside = "JOB"\nhosts = ["hosts"]\n', "launch"),
         (GOOD + 'more = "x"\n', "more"),
-        (GOOD.replace("{count}", "{number}"), "number"),
+        (GOOD.replace("{count}", "{number}"), r"'-n\{number\}': no value is named \{number\}; there are \{count\}, \{hosts\}"),
+        (GOOD.replace("launch", "lunch"), "there is no key 'lunch'; did you mean 'launch'?"),
+        (JOBS.replace("{script}", "{more}/{script}"), r"no value is named \{more\}; .*, \{more\} as a word of its own"),
+        (JOBS + 'job_id = "(("\n', r"job_id = '\(\(' is no pattern"),
+        (JOBS + 'time = "{hour}"\n', r"'\{hour\}': no value is named"),
         (GOOD.replace('["hosts"]', "[]"), "no words"),
         (GOOD.replace("{hosts}", "{"), "not the description"),
         (GOOD + 'start = ["ssh", "{host}", "{command}"]\n', "stands alone"),
@@ -95,7 +101,25 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, said: str)
         systems.load(str(path))
 
 
-def test_a_system_that_is_not_there_or_not_around() -> None:
+def test_programs_that_are_not_on_this_host_are_named_before_anything_is_started(tmp_path: Path) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text(JOBS + 'state = ["no-such-queue"]\nrow = "(?P<job>a)(?P<state>b)"\n')
+    with pytest.raises(SessionError, match="cannot run no-such-queue, no-such-delete: no such command on this host"):
+        Submission(systems.load(str(path)), Wanted()).start(None, NodeOptions())
+
+
+def test_a_home_that_cannot_be_written_to_is_named_before_anything_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ours.toml"
+    path.write_text(JOBS.replace("no-such-delete", "/bin/true"))
+    (tmp_path / ".amfs").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(SessionError, match=rf"cannot write to {re.escape(str(tmp_path))}/\.amfs/sessions, where jobs find"):
+        Submission(systems.load(str(path)), Wanted()).start(None, NodeOptions())
+
+
+def test_a_system_that_is_not_there_or_not_around(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml: no such file"):
+        systems.load(str(tmp_path / "none.toml"))
     with pytest.raises(UsageError, match=r"no such system; there are command, .*local, .*slurm"):
         systems.load("slrum")
     assert isinstance(choose("1..3", "slurm"), Submission)
@@ -127,6 +151,17 @@ def test_what_slurm_says_of_its_jobs() -> None:
     assert [row.never for row in rows.values()] == [False, True, False]
     assert rows["8"].why == "PartitionTimeLimit: the partition does not allow so much time"
     assert rows["9"].why == "TIMEOUT: its time limit was met"
+
+
+def test_of_many_jobs_the_same_is_said_once() -> None:
+    many = [f"job {number} waits for Priority" for number in range(20, 28)]
+    texts = ["job 1 is node 1", many[0], "job 3 waits for Resources", *many[1:], "job 7 is given up: no\n  log", "2 jobs submitted"]
+    assert in_few_lines(texts) == [
+        "job 1 is node 1", "jobs 20, 21, 22 and 5 more wait for Priority", "job 3 waits for Resources", "job 7 is given up: no\n  log",
+        "2 jobs submitted",
+    ]  # fmt: skip
+    assert in_few_lines(["job 4 is given up: this is so", "job 5 is given up: this is so"]) == ["jobs 4 and 5 are given up: this is so"]
+    assert in_few_lines(many[:4]) == ["jobs 20, 21, 22 and 23 wait for Priority"]
 
 
 def test_how_a_job_is_submitted() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -71,9 +72,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The command that submits one job."""
         values = {"session": session, "number": str(number), "script": script, "log": log, "time": self.no_time}
         if time_s is not None:
-            values["time"] = self.time.format(
-                total=time_s, hours=time_s // 3600, minutes=time_s // 60 % 60, all_minutes=-(-time_s // 60), seconds=time_s % 60
-            )
+            parts = {"total": time_s, "hours": time_s // 3600, "minutes": time_s // 60 % 60, "all_minutes": -(-time_s // 60)}
+            values["time"] = _with_values(self.time, {**parts, "seconds": time_s % 60})
         return _filled([word for word in self.submit if values["time"] or "{time}" not in word], values, {"{more}": more})
 
     def cancelling(self, session: str, jobs: Sequence[str]) -> list[str]:
@@ -103,15 +103,39 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             found[groups["job"]] = Row(event, said, event is JobEvent.WAITS and reason in self.never)
         return found
 
+    def missing(self) -> list[str]:
+        """Programs of its commands about jobs that are not on this host."""
+        programs = dict.fromkeys(words[0] for words in (self.submit, self.state, self.cancel) if words)
+        return [program for program in programs if shutil.which(program) is None]
+
     def launcher(self, hosts: Sequence[str]) -> list[str]:
         """The words before a command that is to run once on each of ``hosts``."""
         values = {"count": str(len(hosts)), "hosts": ",".join(hosts)}
-        return [word.format_map(values) for word in self.launch]
+        return _filled(self.launch, values, {})
 
 
 def _filled(words: Sequence[str], values: Mapping[str, str], many: Mapping[str, Sequence[str]]) -> list[str]:
-    """``words`` with their values; those that ``many`` has become several."""
-    return [part for word in words for part in (many[word] if word in many else [word.format_map(values)])]
+    """``words`` with their values; those that ``many`` has become several. Raises ValueError."""
+    return [part for word in words for part in (many[word] if word in many else [_with_values(word, values, many)])]
+
+
+def _with_values(word: str, values: Mapping[str, object], alone: Iterable[str] = ()) -> str:
+    """Raises ValueError, with the word, if it names a value that is not there; those of ``alone`` are no parts of a word."""
+    try:
+        return word.format_map(values)
+    except KeyError as error:
+        known = [f"{{{name}}}" for name in values] + [f"{name} as a word of its own" for name in alone]
+        raise ValueError(f"'{word}': no value is named {{{error.args[0]}}}; there are {', '.join(known)}") from None
+    except (ValueError, LookupError, AttributeError, TypeError) as error:
+        raise ValueError(f"'{word}': {error}; a brace itself is written twice") from None
+
+
+def _groups(key: str, pattern: str) -> re.Pattern[str]:
+    """Raises ValueError, with the key, if this is no pattern."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{key} = '{pattern}' is no pattern: {error}") from None
 
 
 def load(name: str) -> System:
@@ -121,13 +145,27 @@ def load(name: str) -> System:
         found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), type=System)
         _check(found)
     except FileNotFoundError:
+        if path.parent != HERE:
+            raise UsageError(f"--on {name}: no such file") from None
         known = ", ".join(sorted((*SHIPPED, *OTHERS)))
         raise UsageError(f"--on {name}: no such system; there are {known}, or the path of a file") from None
     except OSError as error:
         raise UsageError(f"--on {name}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError, ValueError, LookupError, re.error) as error:
-        raise UsageError(f"--on {path}: not the description of a batch system: {error}") from None
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError, ValueError) as error:
+        raise UsageError(f"--on {path}: not the description of a batch system: {_in_words(error)}") from None
     return msgspec.structs.replace(found, name=path.stem)
+
+
+def _in_words(error: Exception) -> str:
+    """The error, with the key that was meant if one was misspelt."""
+    unknown = re.match(r"Object contains unknown field `(.*)`", str(error))
+    if unknown is None:
+        return str(error)
+    from difflib import get_close_matches  # only for mistakes
+
+    keys = System.__struct_fields__
+    near = get_close_matches(unknown[1], keys, 1)
+    return f"there is no key '{unknown[1]}'; " + (f"did you mean '{near[0]}'?" if near else f"keys are {', '.join(keys)}")
 
 
 def of_words(words: Sequence[str]) -> System:
@@ -151,13 +189,13 @@ def of_words(words: Sequence[str]) -> System:
         if not found.submit:
             raise ValueError("say at least submit='COMMAND {script}' and cancel='COMMAND {jobs}' after --")
         _check(found)
-    except (msgspec.ValidationError, ValueError, LookupError, re.error) as error:
+    except (msgspec.ValidationError, ValueError) as error:
         raise UsageError(f"--on command: {error}") from None
     return msgspec.structs.replace(found, name="command")
 
 
 def _check(system: System) -> None:
-    """Raises ValueError, LookupError or re.error if a command could not be made of it."""
+    """Raises ValueError if a command could not be made of it."""
     if not system.submit and not system.start and not (system.hosts and system.launch):
         raise ValueError("it needs 'submit', 'start', or 'hosts' and 'launch'; a command has no words")
     if system.start and (system.submit or system.launch):
@@ -174,7 +212,8 @@ def _check(system: System) -> None:
         raise ValueError("'submit' does not name {script}")
     if bool(system.state) != bool(system.row) or not system.cancel:
         raise ValueError("'submit' needs 'cancel'; 'state' and 'row' go together")
-    if re.compile(system.job_id).groups != 1 or (system.row and not {"job", "state"} <= re.compile(system.row).groupindex.keys()):
+    job_id, row = _groups("job_id", system.job_id), _groups("row", system.row)
+    if job_id.groups != 1 or (system.row and not {"job", "state"} <= row.groupindex.keys()):
         raise ValueError("'job_id' needs one group, and 'row' the groups 'job' and 'state'")
     system.asking("s")
 

@@ -9,7 +9,7 @@ from typing import Any
 from amfs.swift.builtins import Failure
 from amfs.swift.formats import text_t
 from amfs.swift.library_t.registry import T
-from amfs.swift.names import directory_of, last_part, split_extension
+from amfs.swift.names import directory_of, is_url, last_part, split_extension
 from amfs.swift.requests import Clock, Execute, Executed, FileValue, Glob, Random, ReadFile, Remove, Request, Stat, Status, WriteFile
 
 #: Floats in a blob of zeros.
@@ -18,6 +18,8 @@ FLOATS_MAX = 1 << 27
 
 @T.asking("(file o) input(string name)", "(file o) input_file(string name)", "(file o) unsafe_uncached_input_file(string name)")
 def input_file(name: str, o: FileValue) -> Generator[Request, Any, FileValue]:
+    if is_url(name):
+        raise Failure(f"{name!r} is a URL, and files are local: take url u = input_url({name!r}), which an app fetches by itself")
     if (yield Stat(name)) is None:
         raise Failure(f"input file {name!r} does not exist")
     return FileValue(name)

@@ -9,6 +9,7 @@ from typing import Any
 from amfs.swift.mappers.lists import listed
 from amfs.swift.mappers.parameters import Parameters, file_names, in_directory
 from amfs.swift.mapping import Mapped, Path
+from amfs.swift.names import is_url
 from amfs.swift.patterns import transformed
 from amfs.swift.requests import Glob, Request
 from amfs.swift.types import INT, Array, Struct, Type, base_of
@@ -61,6 +62,8 @@ def simple(given: Mapping[str, Any], type: Type, name: str, is_input: bool) -> G
     base = base_of(type)
     if not isinstance(base, Array | Struct):
         return Mapped(name_of, [((), name_of(()))])
+    if is_url(location):
+        parameters.fail(f"location {location!r} is a URL, where files are not looked for; bring them by an app, or by a task list")
     if pattern:
         # Names that no rule has made: numbered.
         found = yield Glob(in_directory(_quoted(location), pattern))
@@ -116,6 +119,8 @@ def filesys(given: Mapping[str, Any], type: Type, name: str, is_input: bool) -> 
 
     if not is_input:
         return Mapped(name_of, None)
+    if is_url(location):
+        parameters.fail(f"location {location!r} is a URL, where files are not looked for; bring them by an app, or by a task list")
     directory = in_directory(_quoted(location), "")
     found: list[str] = yield Glob(directory + (pattern or f"{_quoted(prefix)}*{_quoted(suffix)}"))
     start = in_directory(location, "")
