@@ -12,7 +12,7 @@ def main() -> int:
         from amfs.cli.main import main as command
 
         return command()
-    except KeyboardInterrupt:  # what comes later is told by the command
+    except KeyboardInterrupt:  # the command itself tells of later ones
         sys.stderr.write("amfs: interrupted\n")
         return 130
 

@@ -71,7 +71,7 @@ class Launcher:
     def completions(
         self,
     ) -> list[tuple[Any, ...]]:
-        """What ended since the last call, oldest first:
+        """Tasks that ended since the last call, oldest first:
 
         (serial, outcome, code, slot, start_us, end_us, cpu_us, maxrss_kib, ((size, mtime_ns) per output), stdout, stderr, detail, facts)
 
@@ -167,7 +167,7 @@ class Io:
     def set_peer(self, peer: int, host: str, port: int, incarnation: int = 0) -> None:
         """A member, which may connect from now on, and where it listens (port 0: nowhere). An incarnation of 0 is not looked at."""
     def forget_peer(self, peer: int) -> None:
-        """It is dead: what waits for it fails with EIO at once, its use of files here ends, and it may not connect any more."""
+        """It is dead: calls that wait for it fail with EIO at once, its use of files here ends, and it may not connect any more."""
     def part_path(self, ino: int, index: int) -> str:
         """Relative to the root."""
     def part_stat(self, ino: int, index: int) -> tuple[int, int, int, int, int]:
@@ -219,7 +219,7 @@ class Io:
     def grown(self, ino: int) -> bool:
         """Is it written through this node in stripes, whatever its record says still?"""
     def set_times(self, ino: int, atime: int | None, mtime: int | None) -> None:
-        """Of a file that is open here in stripes: what ``stat`` says until it is read, or written. None: that one stays."""
+        """Of a file that is open here in stripes: the times that ``stat`` says until it is read, or written. None: that one stays."""
     def await_backups(self, serial: int, ticket: int) -> None:
         """Ends, as a job, when backups know all changes of the shard up to the ticket."""
     def ask(self, serial: int, steps: tuple[tuple[tuple[int, ...], int, int, int, bytes, bytes, int], ...], /) -> None:
@@ -324,7 +324,7 @@ class Meta:
     def create_unnamed(self, dir: int, partition: int, now: int, attr: tuple[int, ...]) -> _Attr:
         """A finished file that this node holds, and that has no entry yet."""
     def insert(self, dir: int, name: bytes, owner: int, ino: int, type: int, replace: bool) -> tuple[int, int, tuple[int, ...]]:
-        """(old inode or 0, its type, nodes to tell). ``owner``: who holds the lock of this name, 0: nobody."""
+        """(old inode or 0, its type, nodes to tell). ``owner``: the holder of the lock of this name, 0: nobody."""
     def remove(self, dir: int, name: bytes, owner: int, ino: int) -> tuple[int, int, tuple[int, ...]]:
         """(inode, its type, nodes to tell)"""
     def unlink(self, dir: int, name: bytes, now: int) -> tuple[_Attr, bool, tuple[int, ...]]:
@@ -356,13 +356,13 @@ class Meta:
     def add_holder(self, ino: int, node: int, grant: int) -> None:
         """It has the content. EAGAIN: it has changed since ``grant`` was asked, or is being changed."""
     def damaged(self, ino: int, node: int, stripe: bool, /) -> bool:
-        """What ``node`` has of it is damaged, and goes. Is it lost now? EAGAIN: ``node`` is no holder, or it is being written.
+        """The content that ``node`` has of it is damaged, and goes. Is it lost now? EAGAIN: ``node`` is no holder, or it is being written.
         ``stripe``: one of its stripes is damaged, and has no other copy."""
     def give_up(self, ino: int, node: int) -> None:
         """``node`` may delete what lies there of it, and holds it no more. EBUSY: nobody else has it, or it is open there."""
     def holders(self, ino: int) -> tuple[int, ...]: ...
     def checkpoint(self, ino: int, node: int, attr: tuple[int, ...], copies: Sequence[int]) -> tuple[int, ...]:
-        """Its writer goes on; what it has written so far it has, and so have these. Who had what it contained before, and has not this.
+        """Its writer goes on; it and ``copies`` have the content so far. Returns the nodes that had the content before it, and lack it.
         EPERM: not its writer; EAGAIN: it lies in stripes."""
     def begin_copies(self, ino: int) -> bool:
         """Before others copy what is being written. False: not yet, a mount of this node is having it copied."""
@@ -381,7 +381,7 @@ class Meta:
         """Does anything that this node knows want more than one copy, or did so since the node was started?"""
     def expect_copies(self) -> None: ...
     def concerned(self, ino: int) -> tuple[int, ...]:
-        """Who holds it, and other nodes that watch it."""
+        """The nodes that hold it, and others that watch it."""
     def readlink(self, ino: int) -> bytes: ...
     def set_xattr(self, ino: int, name: bytes, value: bytes, flags: int, now: int) -> None: ...
     def get_xattr(self, ino: int, name: bytes) -> bytes: ...
@@ -391,7 +391,7 @@ class Meta:
         """``since``: the moment before it was asked for; nothing is kept if somebody has said since that it is old."""
     def moment(self) -> int: ...
     def is_fresh(self, since: int, ino: int) -> bool:
-        """Has nobody said since that moment that what is known of it is old?"""
+        """Has nobody said since that moment that its cached facts are old?"""
     def cached(self, ino: int) -> tuple[_Attr, bool]:
         """(attr, whether the whole content is here)"""
     def uncache(self, ino: int) -> bool:
@@ -404,9 +404,9 @@ class Meta:
     def direct_uses(self, ino: int) -> tuple[int, int, bool]:
         """(files, writers, telling): how mounts have it open without the poll loop; whether its shard is just being told of a closing"""
     def making(self) -> int:
-        """How many files mounts are having other shards make, to be written here: what of these is recorded may not count as open yet."""
+        """How many files mounts are having other shards make, to be written here: recorded ones among them may not count as open yet."""
     def uses(self, ino: int) -> tuple[int, int, int, int]:
-        """Who has the file open on this node, at this moment: readers and writers of any kind; those of them that are other nodes through
+        """Uses of the file on this node, at this moment: readers and writers of any kind; those of them that are other nodes through
         this one; and the files of ``direct_uses``. Mounts that have it open tell the poll loop from now on when they close it."""
     def count_handle(self, ino: int, by: int, writing: bool, other: bool) -> None:
         """So many more handles on it, for the simulator. ``other``: of another node through this one."""
@@ -464,7 +464,7 @@ class Meta:
         """Whether the next batch may go at once."""
     def backup_take(self, source: int, batch: bytes) -> bytes: ...
     def backup_for_asker(self, node: int, ticket: int) -> bytes | None:
-        """What a node takes before an answer by which something was changed. None: the answer waits for others, too."""
+        """Changes for a node to take before the answer of the call that made them. None: the answer waits for others, too."""
     def backup_heard(self, node: int, number: int) -> None: ...
     def backup_has(self, source: int) -> int:
         """All items before this one."""
@@ -483,13 +483,13 @@ class Meta:
     def counts(self) -> dict[str, int]:
         """inodes, entries, dirs, cached, bytes (of memory, about)."""
     def check(self) -> None:
-        """AssertionError: what contradicts itself."""
+        """AssertionError: the tables contradict themselves; it says where."""
 
 @final
 class Fuse:
     """A mount: serves one /dev/fuse descriptor on threads of its own (csrc/fuse/fuse.h). Any thread may call.
 
-    What concerns only this node is answered without Python. What does not comes out of ``requests`` and is answered exactly once by one of
+    Requests that concern only this node are answered without Python. Others come out of ``requests``, each answered exactly once by one of
     the ``reply_`` methods (LookupError: nobody waits for that). An attr is a tuple of 17 numbers, as Meta has them.
     """
 
@@ -544,11 +544,11 @@ class Fuse:
     def keep(self, ino: int) -> bool:
         """The last name of a file is about to go: is it in use, so that ``closed`` will say when it is not any more?"""
     def active(self) -> dict[str, Any]:
-        """What the kernel granted (passthrough, no_open, max_write, …), and how many requests there were, and how many came to Python."""
+        """The kernel's grants (passthrough, no_open, max_write, …), the number of requests, and of those that came to Python."""
     def overdue(self, longer_than_ms: int, /) -> list[tuple[str, int, int]]:
         """(request, inode, milliseconds) of what the loop has not answered for longer."""
     def stop(self) -> None:
-        """End the threads and the connection; what is open is closed, and ``requests`` tells of it once more. Repeatable."""
+        """End the threads and the connection; open files are closed, and ``requests`` tells of it once more. Repeatable."""
 
 def fuse_mount(path: str, source: str, allow_other: bool) -> int:
     """Mount at ``path``, as root or with CAP_SYS_ADMIN; returns the descriptor, to be served at once."""

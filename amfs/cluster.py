@@ -49,7 +49,7 @@ def newest_cluster() -> str:
 def _start(
     session: str | None, nodes: int | None, slots: int | None, keep: bool, replicas: int | None
 ) -> tuple[str, OwnedSession | None]:
-    """The name of a session of that name, or of a new one; and, if it is new and to end with us, what sees to that."""
+    """The name of a session of that name, or of a new one; and, if it is new and to end with us, its owner."""
     from amfs.net.records import list_all
     from amfs.provision.local import LocalProcesses
     from amfs.provision.owned import OwnedSession
@@ -107,7 +107,7 @@ class Cluster:
     With ``replicas`` so many nodes have the content of each file before its close is answered, where the file or its directory does not
     say otherwise (``user.amfs.replicas``).
 
-    ``put``, ``get``, ``delete`` and ``exists`` take keys: what begins with a slash is the path of a file, everything else the key of a
+    ``put``, ``get``, ``delete`` and ``exists`` take keys: a key that begins with a slash is the path of a file, any other the key of a
     value (see ``client.keyvalue``). All else that the file system can do is in ``files``. Raises SessionError.
     """
 
@@ -142,7 +142,7 @@ class Cluster:
             self._owned.end()
 
     def shutdown(self) -> None:
-        """End the session, whoever has started it. Repeatable."""
+        """End the session, also one that another program has started. Repeatable."""
         from amfs.provision.local import LocalProcesses
 
         record = self.files.connection.session
@@ -232,7 +232,7 @@ class Cluster:
     # ── keys and values ────────────────────────────────────────────────────────────────────────────
 
     def put(self, key: str | bytes, value: bytes | bytearray | memoryview) -> None:
-        """Set a key to a value, or write a file; who reads meanwhile gets the old one or the new one as a whole."""
+        """Set a key to a value, or write a file; readers meanwhile get the old one or the new one as a whole."""
         if _is_path(key):
             self.files.write_atomic(key, value)
         else:

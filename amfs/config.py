@@ -6,7 +6,7 @@ import msgspec
 
 
 class WorkerLimits(msgspec.Struct, frozen=True):
-    """What bounds a worker."""
+    """Bounds of a worker."""
 
     backlog_s: float = 0.01  # work queued at the launcher beyond its slots, as time
     backlog_max: int = 128  # the same, as tasks
@@ -22,7 +22,7 @@ class MemoryLimits(msgspec.Struct, frozen=True):
     """The memory of a node for the files of runs, and the directory on a disk that takes what memory cannot hold."""
 
     limit: int = 0  # bytes; 0: as much as the store has room for, which is not accounted
-    why_limit: str = "--store-limit"  # what sets it, in words
+    why_limit: str = "--store-limit"  # the source of the limit, in words
     sharing: int = 1  # nodes that were started together on this host, each of which is to take its part of what a cgroup has left
     firm: bool = False  # said by the user or a cgroup, and so for files of amfs:/ as well
     high_water: float = 0.8  # of the limit: above it files are spilled
@@ -34,7 +34,7 @@ class MemoryLimits(msgspec.Struct, frozen=True):
 
 
 class DispatcherLimits(msgspec.Struct, frozen=True):
-    """What bounds a dispatcher."""
+    """Bounds of a dispatcher."""
 
     window_min: int = 128  # unfinished, not parked tasks a worker may have
     window_per_slot: int = 8
@@ -47,7 +47,7 @@ class DispatcherLimits(msgspec.Struct, frozen=True):
 
 
 class SubmitterLimits(msgspec.Struct, frozen=True):
-    """What bounds a submitter."""
+    """Bounds of a submitter."""
 
     window: int = 4096  # unfinished, not parked tasks a dispatcher may have; at least this, and
     window_per_slot: int = 4  # this for each slot of its unit
@@ -56,7 +56,7 @@ class SubmitterLimits(msgspec.Struct, frozen=True):
     ready_s: float = 30.0  # how long nodes may take to end an earlier run with the same journal
     unreachable_s: float = 20.0  # a node that we cannot reach and that stays a member for so long ends the run
     heartbeat_s: float = 1.0  # between two signs of life to the manager and the dispatchers
-    redo_max: int = 10  # how often one task is done again because what it made was lost
+    redo_max: int = 10  # how often one task is done again because its files were lost
 
 
 class MemberLimits(msgspec.Struct, frozen=True):

@@ -90,7 +90,7 @@ class Fault(NamedTuple):
 TOLD_OF_A_KIND = 5
 KINDS_TOLD = 40
 
-#: What differs between faults of one kind: quoted names, ids of tasks, numbers.
+#: Parts that differ between faults of one kind: quoted names, ids of tasks, numbers.
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"")
 _DETAIL = re.compile(r"\b(task|tasks|job) [^\s:,]+|\d+")
 
@@ -159,12 +159,12 @@ _HINTS = {
 
 
 def hint(text: str) -> str:
-    """What to do about a fault of the system that ``text`` names in the system's words, with a colon before it; "" if nothing is known."""
+    """Advice on a fault of the system that ``text`` names in the system's words, with a colon before it; "" if nothing is known."""
     return next((f": {advice}" for number, advice in _HINTS.items() if os.strerror(number) in text), "")
 
 
 def in_words(error: OSError) -> str:
-    """What the system calls an error: ``fs/vfs``, which does not ask the system, knows its name only (ENOSPC)."""
+    """The system's words for an error: ``fs/vfs``, which does not ask the system, knows its name only (ENOSPC)."""
     number = error.errno
     return os.strerror(number) if number and error.strerror == errno.errorcode.get(number) else error.strerror or str(error)
 

@@ -33,7 +33,7 @@ class Line(NamedTuple):
     key: str
     title: str
     unit: str
-    reference: str  # what it is compared with, "": nothing
+    reference: str  # the measure to compare it with, "": none
     at_least: bool
     target: float
 
@@ -48,7 +48,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def judged(self) -> float:
-        """What the target is about."""
+        """The number that the target is about."""
         return self.value if self.reference is None else self.value / self.reference
 
 
@@ -241,7 +241,7 @@ def session(bench: Bench, nodes: int) -> Iterator[tuple[dict[str, str], list[int
         try:
             yield env, [node.pid for node in load(Path(sessions) / "bench" / "session.json").nodes]
         finally:
-            with suppress(process.Failed):  # if it is gone already, what was run in it says so
+            with suppress(process.Failed):  # if it is gone already, the run in it says so
                 bench.amfs("down", "bench", env=env)
     finally:
         shutil.rmtree(sessions, ignore_errors=True)

@@ -100,7 +100,7 @@ def _drive(core: NodeCore, submitter: Submitter) -> tuple[int, bool]:
 
 
 def _completion(record: bytes) -> tuple[Any, ...]:
-    """What the launcher says of a task that succeeded."""
+    """The launcher's completion of a task that succeeded."""
     (serial,) = struct.unpack_from("<Q", record, _SERIAL_AT)
     (outputs,) = struct.unpack_from("<I", record, _OUTPUTS_AT)
     now_us = time.time_ns() // 1000

@@ -11,7 +11,7 @@ import click
     "--format", "format_", type=click.Choice(["auto", "swift-t", "swift-k"]), default="auto", show_default=True, help="Their language."
 )
 def check(scripts: tuple[str, ...], format_: str) -> int:
-    """Parse and check each SCRIPT ("-": standard input): names, types, calls, what is assigned twice, what nobody assigns.
+    """Parse and check each SCRIPT ("-": standard input): names, types, calls, variables assigned twice or never.
 
     All mistakes are told, with line, column and a suggestion. Exit status 2 if there is one, else 0.
     """

@@ -12,7 +12,7 @@ def clean(directories: tuple[str, ...], dry_run: bool) -> int:
     """Free what processes of yours that died have left on this host: their files in memory and on disks, directories of sessions, mounts.
 
     It looks in /dev/shm, /tmp and $TMPDIR, and in each DIR: name those that you have given with --store or --spill. Nothing is removed
-    whose owner may live. What a killed run has left is removed, too: with --resume its tasks are done whose files are gone.
+    whose owner may live. Files that a killed run has left are removed, too: with --resume the tasks that made them are run again.
     """
     from amfs.client import discovery
     from amfs.display.progress import size_text

@@ -19,7 +19,7 @@ TROUBLE = 2
 def diff(first: str, second: str, quiet: bool, storage: str | None, form: str, session: str | None) -> int:
     """Compare the contents of the files at and below FIRST and SECOND, whatever their names.
 
-    The files must have the same contents, equally often. What one side has beyond the other is listed, with < for FIRST and > for SECOND.
+    The files must have the same contents, equally often. Files that only one side has are listed, with < for FIRST and > for SECOND.
     The nodes that hold the files take their digests; no content moves. FIRST and SECOND may be URLs: the nodes read
     the objects. Exit status: 0 the same, 1 different, 2 trouble.
     """

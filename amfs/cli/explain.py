@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 WAITS_SHOWN = 5
 CHAIN_SHOWN = 6
 
-#: What a node says of a task that waits for another one, which it knows by its number.
+#: A node's sentence on a task that waits for another one, which the node knows by its number.
 _WAITS = re.compile(r"\A((?:session [^:]*: )?node \d+: waits for )task #(\d+)( to finish)\Z")
 
 
@@ -113,7 +113,7 @@ def _find(tasks: Sequence[Task], wanted: str, source: str) -> int:
 
 
 def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> list[str]:
-    """What list, journal and shared storage say of the task at ``index``. ``done_keys``: of finished tasks, as in the journal."""
+    """The task at ``index``, by list, journal and shared storage. ``done_keys``: of finished tasks, as in the journal."""
     from amfs.workflow.derivation import Keys
 
     key = Keys(tasks)
@@ -127,7 +127,7 @@ def reasons(tasks: Sequence[Task], index: int, base: str, done_keys: object) -> 
     index_of = {each.id: other for other, each in enumerate(tasks)} if any(each.after for each in tasks) else {}
 
     def blockers(at: int) -> list[str | int]:
-        """What a task waits for: the index of the task to make an input, or to come first, or the name of a file that nobody makes."""
+        """Causes that a task waits: the index of the task to make an input, or to come first, or the name of a file that nobody makes."""
         found: dict[str | int, None] = {}
         for name in tasks[at].inputs:
             writer = writers.get(os.path.normpath(name))
@@ -187,7 +187,7 @@ def _makes(writer: Task, reader: Task) -> str:
 
 
 def _running(node: int, data: dict[str, Any], run: int, index: int) -> list[str]:
-    """What a node's list of tasks at work says of this one."""
+    """This task in a node's list of tasks at work, in words."""
     from amfs.runs.watched import running_in_words
 
     tasks = data.get("at_work", ())
@@ -195,7 +195,7 @@ def _running(node: int, data: dict[str, Any], run: int, index: int) -> list[str]
 
 
 def _ask_own_node(index: int, source: str, base: str) -> list[str]:
-    """What a run with its own node knows of task number ``index``. The run is found by its list and directory."""
+    """Task number ``index``, as a run with its own node knows it. The run is found by its list and directory."""
     from amfs.live.reader import ask_run, run_sockets
     from amfs.vocabulary.live import Ask
 
@@ -209,7 +209,7 @@ def _ask_own_node(index: int, source: str, base: str) -> list[str]:
 
 
 def _ask_nodes(index: int, name: str | None, timeout_s: float) -> list[str]:
-    """What the nodes of a session know of task number ``index`` in each of their runs."""
+    """Task number ``index`` in each run of a session, as its nodes know it."""
     from amfs.client import discovery
     from amfs.client.control import Client
     from amfs.vocabulary.live import PAGE_MAX

@@ -103,7 +103,7 @@ def _state(work: Work, attr: Attr) -> dict[str, Any]:
 
 
 def _of_run(run: RunOf, task: Task | None, name: str, work: Work) -> dict[str, Any]:
-    """What list and journal know of a file that ``task`` makes."""
+    """A file that ``task`` makes, as list and journal know it."""
     readers = run.readers(name)
     known: dict[str, Any] = {"list": run.file, "directory": run.base}
     if run.why:

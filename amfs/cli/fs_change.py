@@ -18,7 +18,7 @@ from amfs.vocabulary import fs_requests as q
 @click.command(context_settings=CONTEXT)
 @click.argument("paths", nargs=-1, metavar="PATH...")
 @click.option("-r", "-R", "--recursive", is_flag=True, help="Directories with all that is in them.")
-@click.option("-f", "--force", is_flag=True, help="What is not there is no error.")
+@click.option("-f", "--force", is_flag=True, help="A missing name is no error.")
 @click.option("-d", "--dir", "directories", is_flag=True, help="Empty directories, too.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what is removed.")
 @session_option

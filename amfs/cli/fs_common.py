@@ -64,7 +64,7 @@ def stripe_of(text: str) -> int:
 class Work:
     """One command at work: the session (connected when first needed) and how it went. A context manager.
 
-    What fails is told on stderr at once, ``amfs: NAME: PATH: reason``, and the rest goes on; ``status`` is the exit status.
+    Failures are told on stderr at once, ``amfs: NAME: PATH: reason``, and the rest goes on; ``status`` is the exit status.
     """
 
     def __init__(self, name: str, session: str | None) -> None:
@@ -144,7 +144,7 @@ class Work:
 
 
 def _below_a_mount(text: str) -> Place | None:
-    """What a local name means that lies below a mount of amfs, as all names do for who stands in one. None: it does not."""
+    """The place in the file system of a local name below a mount of amfs, as all names are for a user inside one. None: it is not."""
     from amfs.host import fusemounts
 
     if text.startswith(SCHEME):
@@ -220,7 +220,7 @@ KINDS = {
 
 
 def fields_of(path: bytes, attr: Attr) -> dict[str, Any]:
-    """What there is to say of a path, for JSON. Times in seconds."""
+    """All facts of a path, for JSON. Times in seconds."""
     fields: dict[str, Any] = {
         **bytes_field("path", path), "type": KINDS.get(stat.S_IFMT(attr.mode), "unknown"), "size": attr.size, "inode": attr.ino,
         "mode": f"{stat.S_IMODE(attr.mode):04o}", "links": attr.nlink, "uid": attr.uid, "gid": attr.gid,

@@ -76,7 +76,7 @@ class CopyOptions(NamedTuple):
 
     recursive: bool = False
     preserve: bool = False
-    keep: bool = False  # what is there already
+    keep: bool = False  # files that are there already
     verbose: bool = False
     progress: bool | None = None
     form: str = "text"
@@ -160,12 +160,12 @@ def _is_directory(attr: Attr | OSError) -> bool:
 
 
 class _Plan:
-    """What is to be copied: directories first, then symbolic links and files. Sizes are added up for the progress."""
+    """Everything to copy: directories first, then symbolic links and files. Sizes are added up for the progress."""
 
     def __init__(self) -> None:
-        self.directories: list[tuple[Any, Any, Any]] = []  # from, to, what it is like
+        self.directories: list[tuple[Any, Any, Any]] = []  # from, to, attributes
         self.links: list[tuple[Any, Any]] = []  # target, to
-        self.files: list[tuple[Any, Any, Any]] = []  # from, to, what it is like
+        self.files: list[tuple[Any, Any, Any]] = []  # from, to, attributes
         self.bytes = 0
 
 
@@ -490,7 +490,7 @@ def cp(
     names: tuple[str, ...], recursive: bool, preserve: bool, keep: bool, verbose: bool, progress: bool | None, layout: str | None,
     stripe: str, form: str, session: str | None,
 ) -> int:  # fmt: skip
-    """Copy files: what begins with amfs: is in the file system, everything else is local."""
+    """Copy files: names that begin with amfs: are in the file system, all others are local."""
     options = CopyOptions(recursive, preserve, keep, verbose, progress, form, layout, _check_stripes(stripe, layout))
     with Work("cp", session) as work:
         sources, target = _several(names, "cp"), names[-1]

@@ -237,7 +237,7 @@ def _ls_json(work: Work, alone: Sequence[Shown], opened: Sequence[bytes], recurs
 
 @click.command(context_settings=CONTEXT)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("-L", "--dereference", is_flag=True, help="What a symbolic link leads to.")
+@click.option("-L", "--dereference", is_flag=True, help="The target of a symbolic link.")
 @click.option("-c", "--format", "pattern", default="", metavar="FORMAT", help="As stat(1) has it: %n %s %F %a %A %h %i %u %U %g %G …")
 @output_option
 @session_option
@@ -415,7 +415,7 @@ INDENTED_MAX = 100
 
 
 def _as_json(children: dict[bytes, list[Entry]], path: bytes, attr: Attr) -> tuple[bytes, int]:
-    """What is at ``path``, and in it what is below it, as JSON; how deep that is. A tree may be deeper than Python's stack."""
+    """The entry at ``path`` with the entries below it, as JSON; their depth. A tree may be deeper than Python's stack."""
     import msgspec
 
     pieces: list[bytes] = []

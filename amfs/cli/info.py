@@ -34,7 +34,7 @@ def info(
 ) -> int:
     """Say what is in the workflow FILE ("-": standard input): tasks by kind, files by role, edges, depth, width, critical path, bytes.
 
-    Nothing is run, and no file of the workflow needs to be there. What the document says that has no meaning here is told on stderr.
+    Nothing is run, and no file of the workflow needs to be there. Parts of the document that have no meaning here are told on stderr.
     """
     from amfs.translate.detect import load
     from amfs.translate.shape import later_in_words, shape_of

@@ -30,7 +30,7 @@ def with_jx_options(command: _F) -> _F:
 
 
 def definitions(files: Sequence[str], expressions: Sequence[str], directory: str = "") -> Definitions:
-    """What the two options say. ``directory``: where names in the workflow begin. Raises UsageError."""
+    """The definitions of the two options. ``directory``: where names in the workflow begin. Raises UsageError."""
     pairs = []
     for words in expressions:
         name, sign, text = words.partition("=")

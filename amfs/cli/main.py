@@ -219,7 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _other_package() -> str | None:
-    """What to do if another project's package of the same name was installed over this one."""
+    """Advice for the user if another project's package of the same name was installed over this one."""
     import amfs
 
     if getattr(amfs, "DISTRIBUTION", None) == "amfs-hpc":

@@ -40,12 +40,12 @@ OWN: dict[str, tuple[str, ...]] = {
     "Output": ("keep_order", "dry_run"),
 }
 GROUPS = {title: (*OWN.get(title, ()), *SHARED.get(title, ())) for title in ("Arguments", *SHARED)}
-#: What the options of ``amfs run`` that make no sense here say when they are not given.
+#: Defaults of the options of ``amfs run`` that make no sense here.
 _NOT_GIVEN = {
     "format_": "commands", "strict": False, "synthetic": False, "time_scale": None, "size_scale": None, "busy": False, "config": (),
     "files": None, "no_journal": False, "detach": False, "memory": "0",
 }  # fmt: skip
-#: What ``--halt`` may be; 0 and 2 are older words of GNU parallel for never and now,fail=1.
+#: Values of ``--halt``; 0 and 2 are older words of GNU parallel for never and now,fail=1.
 _HALT = re.compile(r"never|0|2|now,fail=(?:(?P<count>[1-9]\d{0,8})|(?P<share>[1-9]\d?|100)%)")
 JOBS_MAX = 250  # of -j 0: each is a process at least
 
@@ -202,7 +202,7 @@ class MapDriver(Driver):
     order: InOrder[tuple[Any, Any]] | None = None
 
     def prepare(self, maker: TaskMaker, jobs: Sequence[tuple[Argument, ...]] | None) -> None:
-        """What is to be run; before ``run``."""
+        """Take the jobs to run; before ``run``."""
         self.maker, self.jobs = maker, jobs
         if self.given["keep_order"]:
             from amfs.runs.in_order import InOrder

@@ -29,7 +29,7 @@ def mount(directory: str, name: str | None, node: int | None, adapter: str, cach
     "amfs umount DIRECTORY" or with the session.
 
     \b
-      --cache data   open asks the node; bytes pass by it (as root) or through it. What suits files that are written and changed.
+      --cache data   open asks the node; bytes pass by it (as root) or through it. Suits files that are written and changed.
       --cache open   finished files are opened and read from the kernel's caches without asking: many small files, read again and again.
     """
     from amfs.client import discovery
@@ -88,7 +88,7 @@ def _mount_native(session: str, run_dir: str, node: int, order: fusemounts.Serve
 
 
 def describe(facts: fusemounts.MountFacts) -> list[str]:
-    """What is active, for people."""
+    """Active features, for people."""
     active = facts.active
     if facts.adapter != "native":
         return [f"{facts.path}: {facts.adapter}, through {active.get('library', 'libfuse')}; every read and write passes through the node"]

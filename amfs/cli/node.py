@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--drain", "drained", type=int, metavar="N", help="Have node N hand over what only it has, and leave; wait for that.")
 @click.option("--session", "of", metavar="SESSION", help="With --drain: the session of the node (default: the one that runs).")
-@click.option("--found", is_flag=True, hidden=True)  # what 'amfs up' starts on the first host of a job
+@click.option("--found", is_flag=True, hidden=True)  # set by 'amfs up' on the first host of a job
 @click.option("--tell", hidden=True, type=click.Path())  # which node a job becomes, for the keeper of its session
-@click.option("--log-here", is_flag=True, hidden=True)  # what 'amfs up' starts on hosts that this one has only a connection to
+@click.option("--log-here", is_flag=True, hidden=True)  # set by 'amfs up' on hosts that this one has only a connection to
 @click.option("--detach", is_flag=True, help="Return when the node is a member; it goes on by itself.")
 @node_options
 def node(

@@ -40,7 +40,7 @@ def queue(session: str | None, status: bool, words: tuple[str, ...]) -> int:
     \b
       -C DIR           stand in amfs:/DIR instead of the current directory
       -if FILE...      files that it reads, -of FILE... files that it makes: at the end of the line. Such a task runs without a mount.
-      --to DIR         with -of: what it makes goes to DIR on persistent storage, not to memory
+      --to DIR         with -of: its outputs go to DIR on persistent storage, not to memory
       --data-arg N     run where argument N lies, if it is a file; default 1
       --even           do not look where its files lie
     """

@@ -327,7 +327,7 @@ def _failures(trace: Trace) -> str:
 
 
 def _data(trace: Trace, rows: list[Row], span: int) -> str:
-    """What the script needs for zooming and for telling what is under the pointer."""
+    """Data for the script: for zooming, and for naming the task under the pointer."""
     drawn = all_drawn(trace, rows)
     lines: list[dict[str, object]] = []
     for row in rows:

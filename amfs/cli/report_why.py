@@ -42,7 +42,7 @@ def why_not_faster(trace: Trace, slots: int, span: int) -> str:
 
 
 def _advice(chain: float, files: float, dispatch: float, path: float) -> str:
-    """What would make it faster, in sentences: the largest loss, if there is one to speak of."""
+    """Advice to make it faster, in sentences: the largest loss, if there is one to speak of."""
     if path > 0.9:
         return (
             f"The critical path below fills {100 * path:.0f}% of the time: more slots would not help, shorter tasks on that path would."

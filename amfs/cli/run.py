@@ -67,7 +67,7 @@ def _words(names: tuple[str, ...]) -> str:
 
 
 def excluded(given: Mapping[str, Any], session: str | None = None) -> str:
-    """What is wrong with the options together; '' if nothing is. ``session``: the one in which the tasks would run."""
+    """The fault of the options together, in words; '' if there is none. ``session``: the one in which the tasks would run."""
     said = {name for name, value in given.items() if (value is not None if name == "session" else bool(value))}
     for name in _REPLAY:
         if name in said and "synthetic" not in said:
@@ -292,13 +292,13 @@ def script_format(file: str, format: str, look: bool = True) -> tuple[str, Any]:
         return "", None
     try:
         if pipe:
-            opened = standard_input() if file == "-" else open(file, "rb")  # noqa: SIM115 - whoever reads the rest closes it
+            opened = standard_input() if file == "-" else open(file, "rb")  # noqa: SIM115 - the reader of the rest closes it
             found, stream = peek(opened, "" if file == "-" else file)
             return (found if found in SCRIPTS else ""), stream
         with open(file, "rb") as whole:
             found, _ = peek(whole, file)
     except OSError:
-        return "", None  # whoever reads it says so
+        return "", None  # its reader says so
     return (found if found in SCRIPTS else ""), None
 
 

@@ -321,7 +321,7 @@ class Driver:
 
         def on_signal(number: int, frame: object) -> None:
             if self.signal:
-                os._exit(128 + number)  # what runs is ended by the kernel and the launcher's watcher
+                os._exit(128 + number)  # the kernel and the launcher's watcher end the tasks that run
             self.signal = number
             driver.context.loop.post(lambda: driver.interrupt(words[signal.Signals(number)]))
 
@@ -345,7 +345,7 @@ class Driver:
         return int(result.tid) + 1
 
     def _show(self, task: Any, result: Any) -> None:
-        """What the task printed, and why it failed."""
+        """Print the task's output, and why it failed."""
         failed = result.outcome != Outcome.OK
         if failed and (result.outcome == Outcome.UPSTREAM_FAILED or self.signal):
             return

@@ -60,7 +60,7 @@ class ScriptDriver(Driver):
                 progress.message(f"{at}: {words}")
 
     def _configure(self) -> None:
-        """What files of Swift/K and variables of Swift/T say. Options of the command line come before them."""
+        """Apply files of Swift/K and variables of Swift/T. Options of the command line come before them."""
         from amfs.translate.swift_config import Settings, turbine_ignored, turbine_retries, unread
 
         settings = Settings()
@@ -116,7 +116,7 @@ class ScriptDriver(Driver):
         threading.Thread(target=follow, name="amfs script", daemon=True).start()
 
     def _show_in(self, loop: Any) -> Callable[[str, bool], None]:
-        """What the script prints comes out between the output of tasks, in whole pieces."""
+        """The script's output comes out between that of tasks, in whole pieces."""
 
         def show(text: str, error: bool) -> None:
             data = text.encode("utf-8", "surrogateescape")

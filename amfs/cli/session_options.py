@@ -106,7 +106,7 @@ def job_options(command: F) -> F:
     """Add the options that say where nodes are started."""
     for option in (
         click.option("--wait", metavar="TIME", help="How long to wait for nodes on other hosts, such as 10m; of jobs, 0: they come later."),
-        click.option("--time", "time_", metavar="TIME", help="The limit of each job, such as 2h (default: what the batch system has)."),
+        click.option("--time", "time_", metavar="TIME", help="The limit of each job, such as 2h (default: the batch system's)."),
         click.option("--at", metavar="ADDRESS", default="", help="With --on dask or ray: of the scheduler, or of the cluster."),
         click.option("--hosts", metavar="FILE", default="", help="With --on ssh: the hosts, one a line, such as 'n1' or 'n1 slots=4'."),
         click.option(

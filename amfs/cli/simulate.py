@@ -89,7 +89,7 @@ def parse_faults(text: str, seed: int) -> Faults:
 @click.option("--no-stealing", is_flag=True, help="Idle nodes do not ask others for tasks.")
 @click.option("--policy", metavar="FILE", help="Nodes come and go as it says: a file of rules, or default, paper-1 or paper-2.")
 @click.option("--policy-nodes", metavar="MIN..MAX", help="With --policy: never fewer or more nodes (default: as the policy says).")
-@click.option("--memory", metavar="SIZE", help="Of a node, for files; what is more goes to its disk (default: without a limit).")
+@click.option("--memory", metavar="SIZE", help="Of a node, for files; the rest goes to its disk (default: without a limit).")
 @click.option("--start-up", default="3s", show_default=True, metavar="TIME", help="With --policy: until a new node is there.")
 @click.option("--faults", default="none", metavar="LIST", help=f"What goes wrong: NAME=VALUE,… of {', '.join(FAULTS)}; or 'all'.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Decides all that is left to chance.")
@@ -162,7 +162,7 @@ def _by_policy(workflow: str | None, given: dict[str, Any]) -> int:
 
 
 def policy_table(name: str, elastic: Report, fewest: Report, most: Report) -> str:
-    """What the policy takes, beside as many nodes as it has at least and at most; and its decisions."""
+    """The run under the policy, beside runs with its fewest and its most nodes; and its decisions."""
     from amfs.display.progress import plural, table_text
 
     rows = [["", "nodes", "makespan", "node-hours", "slots busy"]]

@@ -9,7 +9,7 @@ import click
 
 from amfs.cli.completion import session_names
 
-#: What a node says, and how people call it. Tasks that wait for files are in no queue yet.
+#: A node's counts, and people's words for them. Tasks that wait for files are in no queue yet.
 _COLUMNS = {"slots": "slots", "running": "running", "ready": "wait for a slot", "parked": "wait for files", "files": "files"}
 _SIZES = {"memory": "memory", "spilled": "spilled", "fs_spilled": "amfs:/ spilled"}  # of files of runs, of amfs:/; shown when there are any
 AT_WORK_SHOWN = 10
@@ -92,7 +92,7 @@ def _watch(name: str | None, form: str, every: float) -> int:
 
 
 def _look(session: Any, timeout_s: float) -> dict[str, Any]:
-    """What a session says of itself, as plain data."""
+    """A session by its own account, as plain data."""
     import msgspec
 
     from amfs.client.control import Client
@@ -139,7 +139,7 @@ def _look(session: Any, timeout_s: float) -> dict[str, Any]:
 
 
 def _mounts(session: Any, node: int, host: str) -> list[dict[str, Any]]:
-    """What a node of this host serves; of others nobody else would see it."""
+    """Mounts that a node of this host serves; mounts on other hosts cannot be seen here."""
     from amfs.errors import SessionError
     from amfs.host import fusemounts
     from amfs.host.processes import host_id, same_machine

@@ -22,7 +22,7 @@ HELP = "no run is going on, and there is no session. 'amfs run FILE' starts a ru
 
 
 class Shown(NamedTuple):
-    """What the person has chosen. ``view`` "all", or one of VIEWS; ``at``: the run in the list; ``top``: first line of the view."""
+    """The person's choice. ``view`` "all", or one of VIEWS; ``at``: the run in the list; ``top``: first line of the view."""
 
     view: str = "all"
     at: int = 0
@@ -32,7 +32,7 @@ class Shown(NamedTuple):
 
 
 def key_pressed(shown: Shown, key: str, runs: int) -> Shown | None:
-    """What is shown after a key; None: the end."""
+    """The view after a key; None: the end."""
     if key in ("q", "\x03", "\x04"):
         return None
     if key in VIEWS:

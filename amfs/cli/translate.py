@@ -20,7 +20,7 @@ from amfs.workflow.workflow import Workflow
 
 __all__ = ["translate"]
 
-#: What ``--to`` may be, and which of that are pictures.
+#: Values of ``--to``, and which of them are pictures.
 PICTURES = ("dot", "mermaid")
 OUTPUTS = ("tasklist", "jsonl", "filelist", "wfformat", "dot", "mermaid")
 
@@ -52,8 +52,8 @@ def translate(
     """Convert the workflow in FILE ("-": standard input) between formats, or only check it.
 
     Read are task lists, JSON Lines, command lines, Pegasus DAX and YAML, WfFormat, Makeflow and Swift; which one FILE is in is found by its
-    content. Task list and JSON Lines say all that can be said of a workflow: nothing is lost either way. What has no meaning here is told
-    on standard error. A file with several writers becomes several files (see docs/reference/dax.md).
+    content. Task list and JSON Lines say all that can be said of a workflow: nothing is lost either way. Parts without a meaning here are
+    told on standard error. A file with several writers becomes several files (see docs/reference/dax.md).
     """
     if to is None and output != "-":
         raise UsageError("-o needs --to: say which format to write")

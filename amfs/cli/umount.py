@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="All mounts of amfs that can be seen here (of --session, if given).")
 @click.option("--session", "name", metavar="NAME", shell_complete=session_names, help="With --all: only the mounts of this session.")
 @click.option("--lazy", is_flag=True, help="Take it out of sight now; it ends when the last process has left it.")
-@click.option("--force", is_flag=True, help="End it whatever its server does: for mounts that are stuck. Who uses it gets errors.")
+@click.option("--force", is_flag=True, help="End it whatever its server does: for mounts that are stuck. Programs that use it get errors.")
 def umount(directories: tuple[str, ...], everything: bool, name: str | None, lazy: bool, force: bool) -> int:
     """Unmount DIRECTORIES.
 
-    What a killed node left behind is unmounted without --force. A mount that hangs (its node is stopped or stuck) needs --force.
+    Mounts that a killed node left behind are unmounted without --force. A mount that hangs (its node is stopped or stuck) needs --force.
     """
     from amfs.errors import UsageError
     from amfs.host import fusemounts

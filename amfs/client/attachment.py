@@ -1,4 +1,4 @@
-"""What every client of a session does: it has a transport with the session's keys, greets nodes, goes by the newest view, takes leave.
+"""The part that all clients of a session share: a transport with the session's keys; it greets nodes, follows views, takes leave.
 
 Owns the transport. Must not know: when it is driven (a poll loop, a blocking question and the threads of a program do it differently).
 """

@@ -276,7 +276,7 @@ class NodeConnection:
             self._gone = False
             self._change_gateway()
         transport.flush(now)
-        self._turns.notify_all()  # what came may be for other threads, and one of them must drive when we leave
+        self._turns.notify_all()  # answers may be for other threads, and one of them must drive when we leave
 
     def _take(self, sender: int, message: Message) -> None:
         if isinstance(message, FsResponse):
@@ -313,7 +313,7 @@ class NodeConnection:
         self._gone = self._gone or peer == self.gateway
 
     def _change_gateway(self) -> None:
-        """The gateway is lost: go on with another node. What may be done twice is asked again there, the rest fails."""
+        """The gateway is lost: go on with another node. Calls that may be done twice are asked again there, the rest fail."""
         self.transport.close_peer(self.gateway)
         self.gateway = -1
         stranded, self._pending = list(self._pending.values()), {}

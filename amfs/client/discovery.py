@@ -1,6 +1,6 @@
 """Live sessions: finding one by its name, taking a name for a new one, removing what dead sessions left.
 
-Owns the judgement whether a session still lives. Only what is proved to be dead is removed. Must not know: how nodes are started.
+Owns the judgement whether a session still lives. Only sessions proved to be dead are removed. Must not know: how nodes are started.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def claim(name: str | None) -> Claim:
 
 
 def _refuse_if_taken(name: str, path: Path) -> None:
-    """Raise SessionError unless the session of that name, and whoever was starting it, are dead."""
+    """Raise SessionError unless the session of that name, and the process that was starting it, are dead."""
     if life.is_held(path / STARTING):
         who = life.text(path / STARTING)
         raise SessionError(f"a session named {name} is being started by process {who}; choose another --name")
@@ -200,7 +200,7 @@ def _mounts_left(name: str) -> str:
 
 
 def unknown(session: SessionRecord) -> str:
-    """What to say of a session of which it is not known whether it lives."""
+    """A sentence on a session of which it is not known whether it lives."""
     hosts = ", ".join(dict.fromkeys(entry.host.partition("/")[0] for entry in session.nodes))
     return (
         f"session {session.name} does not answer, and whether its nodes on {hosts} have ended cannot be known here: "
@@ -209,7 +209,7 @@ def unknown(session: SessionRecord) -> str:
 
 
 def _last_words(directory: Path, most: int = 4) -> str:
-    """What the logs of a dead session's nodes end in, where that is not the usual."""
+    """The last lines of the logs of a dead session's nodes, where they are not the usual ones."""
     words = []
     for path in sorted(directory.glob("node-*.log"))[:64]:
         lines = path.read_text(errors="replace").strip().splitlines()
@@ -219,7 +219,7 @@ def _last_words(directory: Path, most: int = 4) -> str:
 
 
 def newest_live(*, probe_s: float = 1.0) -> SessionRecord | None:
-    """What ``find`` would give without a name, but None if there is nothing; makes and removes nothing, and is cheap then."""
+    """As ``find`` without a name, but None if there is nothing; makes and removes nothing, and is cheap then."""
     if os.environ.get("AMFS_SESSION"):
         return find(probe_s=probe_s)
     return next((session for session in list_all() if is_live(session, probe_s=probe_s)), None)
@@ -287,8 +287,8 @@ def sweep_left(but: str) -> None:
 
 def state_of(session: SessionRecord, *, probe_s: float = 1.0, but: int = -1) -> State:
     """By the locks of its nodes (other than ``but``), then by an answer over the network within ``probe_s`` seconds. DEAD is also one that
-    does not answer if nothing but what dead nodes have left of it is here: nothing is lost when that is removed. And one whose batch job
-    is over, as those see that started its nodes."""
+    does not answer if only leftovers of dead nodes are here: nothing is lost when that is removed. And one whose batch job
+    is over, as the host sees that started its nodes."""
     lives = {entry.node: _lives(session, entry) for entry in session.nodes if entry.node != but}
     if any(lives.values()):
         return State.LIVE

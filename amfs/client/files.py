@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Usage(NamedTuple):
-    """What one node holds. ``capacity`` 0: not limited but by its memory."""
+    """The bytes of one node. ``capacity`` 0: not limited but by its memory."""
 
     node: int
     capacity: int
@@ -90,7 +90,7 @@ def layout_of(layout: str | None, stripe: int = 0, rank: int | None = None) -> L
 
 
 def _close_all(connection: NodeConnection, opened: weakref.WeakSet[Any]) -> None:
-    """What is open is written out, as at the end of a program with local files; then the connection is closed."""
+    """Open files are written out, as at the end of a program with local files; then the connection is closed."""
     if not connection.closed and connection.pid == os.getpid():
         for file in list(opened):
             try:
@@ -363,7 +363,7 @@ class Files:
         return layout.decode(), int(stripe or 0)
 
     def df(self) -> list[Usage]:
-        """What each node holds."""
+        """The usage of each node."""
         return [Usage(*each[:4]) for each in self.connection.call(q.Df(), about=(self.session,))]
 
     def du(self, path: StrPath) -> list[tuple[bytes, int, int]]:
@@ -457,7 +457,7 @@ class Files:
     def write_atomic(
         self, path: StrPath, data: bytes | bytearray | memoryview, *, temporary: bytes | None = None, mode: int = 0o666
     ) -> None:
-        """The same, but whoever reads meanwhile gets the old content or the new one, nothing between. ``temporary``: a path beside it."""
+        """The same, but readers meanwhile get the old content or the new one, nothing between. ``temporary``: a path beside it."""
         temporary = temporary or self.beside(path)
         try:
             with self.open(temporary, "xb", buffering=0, permissions=mode) as file:
@@ -531,7 +531,7 @@ _of_process_lock = threading.Lock()
 
 
 def files(session: str | None = None) -> Files:
-    """The file system of a session, over one connection that this process keeps: what a Python function on a node uses for its files.
+    """The file system of a session, over one connection that this process keeps: for the files of Python functions on nodes.
 
     ``session``: a name, or None: $AMFS_SESSION (which functions and tasks of a session have) or the newest one. Raises SessionError.
     """

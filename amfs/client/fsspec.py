@@ -115,7 +115,7 @@ class AmfsFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         return list(self._infos(entries).values())
 
     def _infos(self, entries: Iterable[Entry]) -> dict[str, dict[str, Any]]:
-        """What is known of entries, by path; symbolic links count as what they lead to."""
+        """The facts of entries, by path; symbolic links count as their targets."""
         found: dict[bytes, tuple[Attr, Attr, str | None]] = {entry.path: (entry.attr, entry.attr, None) for entry in entries}
         links = [path for path, (attr, _, _) in found.items() if stat.S_ISLNK(attr.mode)]
         if links:
@@ -355,7 +355,7 @@ class _Readers:
                 self._open[name] = error
 
     def read(self, name: str, start: int | None, end: int | None) -> bytes | Exception:
-        """What Python's slices mean by ``start`` and ``end``."""
+        """The bytes that a slice of Python has for ``start`` and ``end``."""
         file = self._open[name]
         if isinstance(file, OSError):
             return file

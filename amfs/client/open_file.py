@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CHUNK = 1 << 20  # what one call carries
+CHUNK = 1 << 20  # bytes that one call carries
 AHEAD = 4  # calls on their way when a file is read or written in order
 BULK = 8  # the same when much is wanted at once
 BUFFER = 256 << 10
@@ -62,7 +62,7 @@ class RawFile(io.RawIOBase):
         self._ordered = 0  # where a reader in order would read next
         self._ahead: deque[tuple[int, Pending]] = deque()
         self._held: tuple[int, memoryview] = (0, memoryview(b""))
-        self._short = False  # what was fetched last ended with the file
+        self._short = False  # the last fetch ended with the file
         self._sent: deque[Pending] = deque()  # writes
         self._stray: list[Pending] = []  # reads that nobody wants any more
         self._open(flags, permissions, layout, stripe, rank)
@@ -206,7 +206,7 @@ class RawFile(io.RawIOBase):
             held = memoryview(self._call(lambda handle: q.Read(handle, offset, CHUNK)))
         self._short = len(held) < CHUNK
         if self._short:
-            self._drop_ahead()  # the end; what comes after it would be of another time
+            self._drop_ahead()  # the end; bytes after it would be of another time
         else:
             self._look_ahead(offset + CHUNK)
         return held
@@ -318,7 +318,7 @@ class RawFile(io.RawIOBase):
         return self._at
 
     def stat(self) -> Attr:
-        """What the file is like now."""
+        """The file's attributes now."""
         self._checkClosed()
         self._drain()
         return self._call(q.Stat)

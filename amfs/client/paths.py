@@ -35,7 +35,7 @@ def clean(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> bytes:
 
 
 def parse(text: str) -> Place | None:
-    """What a path that begins with ``amfs:`` names; None if it does not begin so."""
+    """The place that a path names which begins with ``amfs:``; None if it does not begin so."""
     if not text.startswith(SCHEME):
         return None
     rest = text[len(SCHEME) :]

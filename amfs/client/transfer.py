@@ -74,7 +74,7 @@ def copy_descriptor(source: int, target: int, progress: Progress = _nothing) -> 
             break
     os.lseek(source, at, os.SEEK_SET)
     os.lseek(target, at, os.SEEK_SET)
-    while data := os.read(source, CHUNK):  # what the kernel would not copy, what grew meanwhile, and files of /proc, which have no size
+    while data := os.read(source, CHUNK):  # bytes that the kernel would not copy, or came meanwhile; and files of /proc, which have no size
         at += _write_all(target, data)
         progress(len(data))
     os.ftruncate(target, at)
@@ -253,7 +253,7 @@ def _write(connection: NodeConnection, source: Source, layout: Layout, exclusive
                     if len(out) >= IN_FLIGHT:
                         connection.wait(out.popleft())
             size = min(size, os.fstat(file.fileno()).st_size)
-            while data := os.pread(file.fileno(), CHUNK, max(at, size)):  # what grew meanwhile, and files of /proc, which have no size
+            while data := os.pread(file.fileno(), CHUNK, max(at, size)):  # bytes that came meanwhile; files of /proc, which have no size
                 at = max(at, size)
                 connection.wait(connection.submit(Call(q.Write(handle, at, data), about), generation))
                 at += len(data)
@@ -271,7 +271,7 @@ def _write(connection: NodeConnection, source: Source, layout: Layout, exclusive
             if connection.generation == generation and connection.gateway >= 0 and not connection.closed:
                 connection.settle(out)
                 left = [Call(q.Close(handle), about)]
-                if isinstance(error, OSError):  # half of a file is none: who reads it would take it for all
+                if isinstance(error, OSError):  # half of a file is none: a reader would take it for all
                     left.append(Call(q.UnlinkPath(source.path), about))
                 for call in left:
                     with contextlib.suppress(OSError):
@@ -348,7 +348,7 @@ def _named(number: int, path: bytes) -> OSError:
 
 
 def _discard(local: str, new: bool) -> None:
-    """What was written is not the file. A new one goes; one that was there (and may have other names) is left empty."""
+    """The bytes written are not the file. A new one goes; one that was there (and may have other names) is left empty."""
     with contextlib.suppress(OSError):
         if new:
             os.unlink(local)
@@ -372,7 +372,7 @@ def _get(connection: NodeConnection, path: bytes, local: str, exported: object, 
 
 
 class _Local:
-    """A local file that is written, or not at all; what goes wrong bears its name. A new one has the mode of its original, less the umask,
+    """A local file that is written, or not at all; errors bear its name. A new one has the mode of its original, less the umask,
     from the beginning; the time is the original's. A context manager; gives a descriptor."""
 
     def __init__(self, local: str, exclusive: bool, attr: Attr) -> None:
@@ -387,7 +387,7 @@ class _Local:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None:
-            with contextlib.suppress(OSError):  # of somebody else, who lets us write it
+            with contextlib.suppress(OSError):  # of another user, whose mode lets us write it
                 os.utime(self._descriptor, ns=(self._mtime, self._mtime))
         os.close(self._descriptor)
         if error is not None:

@@ -30,7 +30,7 @@ class NamesLost(OSError):
 
 
 class Entry:
-    """One entry of a directory, much like ``os.DirEntry``; what it is like is known already and costs nothing."""
+    """One entry of a directory, much like ``os.DirEntry``; its attributes are known already and cost nothing."""
 
     __slots__ = ("attr", "name", "path")
 
@@ -102,7 +102,7 @@ def walk(connection: NodeConnection, top: bytes, on_error: Callable[[OSError], N
 def remove_tree(
     connection: NodeConnection, top: bytes, on_error: Callable[[OSError], None], on_removed: Callable[[bytes, bool], None] | None = None
 ) -> None:
-    """Remove the directory ``top`` with all that is in it; what cannot be removed is told and the rest goes on.
+    """Remove the directory ``top`` with all that is in it; ``on_error`` is told what cannot be removed, and the rest goes on.
 
     ``on_removed`` is told each path, and whether it was a directory.
     """
@@ -171,7 +171,7 @@ def expand(connection: NodeConnection, pattern: bytes) -> list[bytes]:
 
 
 def lookup(connection: NodeConnection, path: bytes, follow: bool = False) -> Attr | None:
-    """What is at ``path``; None if there is nothing."""
+    """The attributes of ``path``; None if nothing is there."""
     try:
         return connection.call(q.Walk(path, follow), about=(path,)).attr
     except (FileNotFoundError, NotADirectoryError):
@@ -207,7 +207,7 @@ def _listed(connection: NodeConnection, directories: Sequence[bytes]) -> Iterato
             for page in pages(connection, path, first[number]):
                 yield from page
         except OSError:
-            continue  # as a shell does: what cannot be read matches nothing
+            continue  # as a shell does: an unreadable directory matches nothing
 
 
 def _any_depth(connection: NodeConnection, directories: Sequence[bytes], last: bool) -> list[tuple[bytes, bool]]:

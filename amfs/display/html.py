@@ -1,4 +1,4 @@
-"""What notebooks show: tables, headings, drawings. Text in, HTML out; styles are inline, so that nothing around them changes."""
+"""HTML for notebooks: tables, headings, drawings. Text in, HTML out; styles are inline, so that nothing around them changes."""
 
 from __future__ import annotations
 

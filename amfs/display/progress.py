@@ -260,7 +260,7 @@ def timed(shot: Snapshot, meter: Meter) -> Snapshot:
 
 
 class QuietProgress:
-    """``--quiet``: what tasks print, failures, and nothing else."""
+    """``--quiet``: the output of tasks, failures, and nothing else."""
 
     interval = float("inf")
 

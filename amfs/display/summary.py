@@ -22,12 +22,12 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     running: int = 0
     waiting: int = 0
     bytes_moved: int = 0
-    rate: float = 0.0  # tasks per second, lately; 0 and no eta: whoever shows it measures
+    rate: float = 0.0  # tasks per second, lately; 0 and no eta: the display measures it
     eta_seconds: float | None = None
 
 
 class Stage(msgspec.Struct):
-    """All tasks of one label. ``without_bytes``: what these tasks read and wrote, which without amfs would all have gone through the
+    """All tasks of one label. ``without_bytes``: bytes that these tasks read and wrote, which without amfs would all have gone through the
     shared file system (the first column of AME's Table 2)."""
 
     label: str
@@ -70,10 +70,10 @@ class Summary(msgspec.Struct):
     slots: int = 1
     engine_cpu_seconds: float = 0.0
     lost_nodes: list[int] = []  # nodes that were there and are so no more
-    reruns: int = 0  # results beyond one for each task: what had been done, and was lost with a node
+    reruns: int = 0  # results beyond one for each task: of work that was lost with a node
     spilled_bytes: int = 0  # of files that memory could not hold
     left_processes: int = 0  # that tasks which ended well left running, and that were ended
-    returned_bytes: int = 0  # of those, what was brought back into memory
+    returned_bytes: int = 0  # of those, the ones brought back into memory
     notes: list[str] = []  # further sentences for the person: journal kept, trace written, files kept …
 
     def count(self, field: str) -> int:

@@ -42,7 +42,7 @@ class Balance:
 
 def admitted(joined: Sequence[Member], members: Sequence[Member]) -> tuple[Member, ...]:
     """``joined`` as the members are to know them. Free memory that was measured is not divided by who measures first: nodes of one host of
-    which nobody has said the capacity have the same, and what hardly differs from that of another node is equal to it."""
+    which nobody has said the capacity have the same, and if it hardly differs from that of another node it is equal."""
     capacities = {member.capacity for member in members}
     hosts = {member.host: member.capacity for member in reversed(members) if member.measured and member.host and member.capacity > 0}
     out: list[Member] = []

@@ -1,4 +1,4 @@
-"""Dispatch of Python function calls: which worker gets which call, how many it gets ahead, what a lost worker takes with it. Pure.
+"""Dispatch of Python function calls: which worker gets which call, how many it gets ahead, which ones are lost with a worker. Pure.
 
 A worker is a process that runs as a task of the session and executes the calls that it is sent one by one, in order. The machine starts
 workers when there are calls for them, up to ``slots``, and stops those that have nothing to do, since a worker holds a slot that a task
@@ -256,7 +256,7 @@ class CallDispatch:
     def _on_ended(self, event: WorkerEnded) -> None:
         number = event.worker
         if number in self.workers:
-            self.ended[number] = event.why  # what it said last is still on its way
+            self.ended[number] = event.why  # its last words are still on their way
         elif number in self.coming:
             self.failed_starts += not self.coming.pop(number)
             if self.failed_starts >= self.limits.starts_failed_max and not self.workers:

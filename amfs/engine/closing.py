@@ -1,4 +1,4 @@
-"""What becomes of the files of a list that grew. Pure; a part of the submitter.
+"""The last steps with the files of a list that grew. Pure; a part of the submitter.
 
 Nobody can count the readers of a file while tasks may still join, so the nodes keep all files. When the list is closed and its tasks have
 ended, files that no task reads go to shared storage (finals), and the others are dropped. Must not know: credits, dispatchers.

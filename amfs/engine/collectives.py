@@ -35,7 +35,7 @@ def rounds_of(nodes: int) -> int:
 
 
 def after(plan: Iterable[Round], holders: Holders) -> dict[int, set[int]]:
-    """Who has what when a plan was carried out."""
+    """The nodes that have each file when a plan was carried out."""
     held = {file: set(nodes) for file, nodes in holders.items()}
     for transfers in plan:
         for transfer in transfers:

@@ -46,7 +46,7 @@ class Tree(NamedTuple):
     parts: dict[int, m.TaskSpec]
 
     def given_up(self, ended: Collection[int], at_work: Collection[int]) -> Iterator[tuple[int, Uprooted]]:
-        """What becomes of the files of parts that have ended well, or may yet since a worker has them, if the tree is planned anew."""
+        """The files of parts that have ended well, or may yet since a worker has them, by their fate if the tree is planned anew."""
         leaves = frozenset(self.spec.inputs)
         known = [self.parts[tid] for tid in (*ended, *at_work)]
         read = {name for part in known for name in part.inputs}

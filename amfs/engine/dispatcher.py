@@ -348,7 +348,7 @@ class Dispatcher(Machine):
             if record is None or record.state != RecordState.ASSIGNED or record.spec.attempt != attempt or record.worker < 0:
                 continue
             if message.by >= 0 and record.worker != peer:
-                continue  # who has it now has told already
+                continue  # the worker that has it now has told already
             self._take_off(run, record)
             if to in self.everyone:
                 self._give(run, record, to)
@@ -438,7 +438,7 @@ class Dispatcher(Machine):
 
     def _recount(self, number: int, files: Uprooted) -> None:
         """No node was lost, so the shards count readers. This part has released its inputs, which the next tree releases once more. Were
-        that not told, a file would be dropped as soon as it is made again, and what nobody reads any more would stay to the run's end."""
+        that not told, a file would be dropped as soon as it is made again, and files without readers would stay to the run's end."""
         for shard, names in self.table.group(files.again).items():
             self.send(shard, m.ReadAgain(number, tuple(names)))
         self._release(number, files.unread)

@@ -17,7 +17,7 @@ from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import DrainOrdered, Kept, Leaving, MembersChanged, MoveAway, MovedAway, TimerFired
 from amfs.vocabulary.states import DRAIN_NEXT, DrainEvent, DrainState, illegal
 
-LAST_OF_TIME = 0.9  # of its time: from then on nobody begins to write on the node, so that what was closed there is moved
+LAST_OF_TIME = 0.9  # of its time: from then on nobody begins to write on the node, so that files closed there are moved
 BEFORE_END_S, PART_OF_JOB = 60.0, 0.1  # it drains so long before its job ends, but not for more than that part of the job
 PATIENCE_S = 3.0  # so long it asks whether all is heard
 AGAIN_S = 0.25  # after what could not be moved, or while tasks run; after the manager has not answered
@@ -27,7 +27,7 @@ NAMED = 20  # of what stays, in the log
 
 
 class Drain(Machine):
-    """``running``: how many tasks the launcher of the node has. ``rest``: what it has of runs; None: no run ever."""
+    """``running``: how many tasks the launcher of the node has. ``rest``: its part in runs; None: no run ever."""
 
     def __init__(self, node: int, running: Callable[[], int], rest: Rest | None = None) -> None:
         super().__init__(node)
@@ -45,7 +45,7 @@ class Drain(Machine):
         self._asking = Asking(rest or Rest(dict, lambda: True, lambda: 0))
         self._asks_until = -1.0  # below 0: it has not begun to ask whether all is heard
         self._members: Set[int] = frozenset()
-        self._leads = False  # it is the manager, or a dispatcher: what it knows as such nobody else does
+        self._leads = False  # it is the manager, or a dispatcher: no other node has its tables as such
         self.on_message = {m.DrainNode: self.on_drain_node, m.Farewell: self.on_farewell}
         self.on_event = {
             DrainOrdered: self.on_ordered, MembersChanged: self.on_members_changed, MovedAway: self.on_moved, TimerFired: self.on_timer,
@@ -162,7 +162,7 @@ class Drain(Machine):
             self._go_on()
 
     def _go_if_heard(self) -> None:
-        """Called at the end of a look that has found nothing here. What began here since an earlier look would be lost."""
+        """Called at the end of a look that has found nothing here. Work that began here since an earlier look would be lost."""
         late = self.now >= self._asks_until
         runs = None if self._leads else self._asking.heard(patient=not late)
         if runs is not None:

@@ -46,7 +46,7 @@ class Floor(NamedTuple):
 
 
 def floor(facts: Facts, policy: Policy) -> Floor:
-    """What memory, copies and running tasks hold."""
+    """The least number of nodes by memory, copies and running tasks."""
     floors = [Floor(policy.least, f"min is {policy.least}")]
     data = facts.memory + facts.spilled
     if data and all(facts.limits):
@@ -68,7 +68,7 @@ def floor(facts: Facts, policy: Policy) -> Floor:
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """What the nodes say now."""
+    """The nodes' answers by now."""
 
     facts: Facts
 
@@ -141,7 +141,7 @@ class Elasticity:
 
     def _look(self, facts: Facts) -> list[Effect]:
         if facts.silent or not facts.nodes:
-            self._held.clear()  # what is not known has not held
+            self._held.clear()  # a rule whose measures are unknown has not held
             return self._note("silent", f"nothing is decided: {plural(facts.silent, 'node')} do not answer")
         busy = facts.running or facts.ready or facts.parked
         if busy:

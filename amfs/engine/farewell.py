@@ -1,8 +1,8 @@
 """How a node that drains leaves in order: it goes when all others have heard what it said, and it what they said to it. Pure.
 
 A part of the drain. Owns which nodes and submitters have answered the question (``Farewell``) so far. A node that goes without this counts
-as lost: what it said, or what was said to it, may be missing, so runs at work trust no count of readers any more. Each that answers goes by
-a view in which this node drains. In that view this node has no partitions, so what was said to it by the views before has come before the
+as lost: messages from it or to it may be missing, so runs at work trust no count of readers any more. Each that answers goes by
+a view in which this node drains. In that view this node has no partitions, so messages to it by the views before have come before the
 answer. If this node says something because of an answer, it asks again.
 
 Must not know the contents of messages. It counts those that leave the node.
@@ -17,7 +17,7 @@ from amfs.vocabulary import messages as m
 
 
 class Rest(NamedTuple):
-    """What is left of runs on a node. ``runs``: those that it knows, with their submitters. ``at_rest``: it has no task, no file that
+    """Runs that a node still has. ``runs``: those that it knows, with their submitters. ``at_rest``: it has no task, no file that
     others lack, and nothing to tell shards. ``said``: how much it has said so far that counts."""
 
     runs: Callable[[], Mapping[int, int]]

@@ -332,7 +332,7 @@ class FileTable:
             self.copy_out(run, name, None)
 
     def origin(self, entry: TaskEntry) -> bytes:
-        """What the records of files keep that this task has made."""
+        """The origin of files that this task has made, for their records."""
         options = entry.spec.options
         return origins.pack(entry.run.info, options.name if options is not None else "", self.node, unpack_body(entry.spec.body)[1])
 
@@ -348,7 +348,7 @@ class FileTable:
         self.outbox.act(CopyOut(self.state.job("flush", run, name, entry), name, path, origin))
 
     def job_done(self, kind: str, run: Run, name: str, entry: TaskEntry | None, event: JobDone) -> None:
-        """What brought a file here, or took it to shared storage, has ended."""
+        """A job that brought a file here, or took it to shared storage, has ended."""
         source = self.sources.pop(event.serial, -1)
         on_disk = event.serial in self.disk_jobs
         if on_disk:
@@ -439,7 +439,7 @@ class FileTable:
             del run.files[name]
 
     def on_store_failed(self, event: StoreFailed) -> None:
-        """What was counted as here is not. Tasks that are with the launcher by now find that out themselves."""
+        """A file that was counted as here is not. Tasks that are with the launcher by now find that out themselves."""
         run = next((run for run in self.runs.values() if event.name.startswith(run.info.scope)), None)
         file = run.files.get(event.name) if run is not None else None
         if run is None or run.closing or file is None or file.state != FileState.LOCAL:

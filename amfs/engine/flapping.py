@@ -50,7 +50,7 @@ def _follow(policy: Policy, begin: tuple[Rule, int], nodes: int, box: Box, path:
 
 
 def _steps(policy: Policy, rule: Rule, nodes: int, box: Box | None) -> Iterator[tuple[int, Box]]:
-    """What a rule makes of ``nodes``: other numbers, each with the loads in ``box`` for which it does so."""
+    """The steps of a rule from ``nodes``: other numbers, each with the loads in ``box`` for which it does so."""
     of_one = rule.box()
     if of_one is None:
         return

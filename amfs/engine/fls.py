@@ -28,7 +28,7 @@ _FILES = 1000  # of which one message tells that hands records over
 
 
 class FileRecord:
-    """What the shard knows of one file."""
+    """One file, as its shard knows it."""
 
     __slots__ = (
         "cause", "final", "gone", "holders", "listing", "lost", "made", "name", "readers", "released", "settler", "shared", "size", "state",
@@ -117,7 +117,7 @@ class FlsShard(Machine):
     # ── partitions move ────────────────────────────────────────────────────────────────────────────
 
     def receive(self, peer: int, message: ByName) -> None:
-        """What is said of files of this shard is heard, or waits for their records; the rest is sent on."""
+        """Hear the news of files of this shard, or keep them until the records come; send the rest on."""
         hear = self._by_name[type(message)]
         found = self.moves.sort(message.run, keys_of(message)) if message.run not in self.gone else None
         if found is None:
@@ -225,7 +225,7 @@ class FlsShard(Machine):
         self._go_on()
 
     def _merge(self, run: int, facts: FileFacts) -> None:
-        """What another shard knew of a file, of which something may be known here as well."""
+        """Take in another shard's record of a file, of which something may be known here as well."""
         record, dead = self._record(run, facts.name), self.moves.dead
         waited = bool(record.waiters)
         record.made |= facts.made

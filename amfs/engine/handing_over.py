@@ -64,7 +64,7 @@ class HandingOver:
             self.outbox.send(node, m.TakeFiles(number, tuple(files)))
 
     def kept(self) -> list[Kept]:
-        """What no other node has yet."""
+        """Files that no other node has yet."""
         why = "a task makes it again if another needs it"
         return [Kept(f"{file.name[len(run.info.scope):]} of a run", file.size, why) for run, file in self._only_here()]
 

@@ -1,4 +1,4 @@
-"""What keeps a run alive: the heartbeats of its submitter. Pure.
+"""The heartbeats of a submitter, which keep its run alive. Pure.
 
 The submitter (``submitter.py``) sends a heartbeat to these nodes every ``SubmitterLimits.heartbeat_s``, from the first view to the end
 of the run. The manager ends the runs of a submitter that it has not heard for ``MemberLimits.client_dead_s`` (``membership.py``).

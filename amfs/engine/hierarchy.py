@@ -29,7 +29,7 @@ class Standing(msgspec.Struct):
 
 
 class Hierarchy:
-    """Who stands for whom in one run, and who waits for that."""
+    """The tasks that stand for others in one run, and those that wait for them."""
 
     def __init__(self, tasks: Sequence[Task], plan: Plan) -> None:
         self.tasks = tasks
@@ -81,7 +81,7 @@ class Hierarchy:
                     self.behind.setdefault(each, []).append(tid)
 
     def opened(self, tid: int, tids: Sequence[int], state: Sequence[int]) -> list[tuple[int, str]]:
-        """The document was read: its tasks are ``tids``, each after those for which it waits. What has ended by that."""
+        """The document was read: its tasks are ``tids``, each after those for which it waits. Returns the tasks that end by that."""
         stand = self.standing.get(tid)
         if stand is None:
             return []
@@ -98,7 +98,7 @@ class Hierarchy:
         return self._over(tid, stand.cause) if not stand.inside else []
 
     def refused(self, tid: int, cause: str) -> list[tuple[int, str]]:
-        """Nothing can be made of the document. What has ended by that, beyond the task itself."""
+        """Nothing can be made of the document. Returns the tasks that end by that, without the task itself."""
         return self._over(tid, cause)[1:] if tid in self.standing else []
 
     def ended(self, tid: int, cause: str) -> list[tuple[int, str]]:
@@ -148,7 +148,7 @@ class Hierarchy:
 
 
 class Within:
-    """The place of a workflow whose tasks join those of ``plan``: what these make will be there."""
+    """The place of a workflow whose tasks join those of ``plan``: their outputs will be there."""
 
     def __init__(self, place: Place, plan: Plan) -> None:
         self.base = place.base

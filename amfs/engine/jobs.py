@@ -18,7 +18,7 @@ from amfs.vocabulary.job_states import JobEvent, JobState
 from amfs.vocabulary.states import JOB_NEXT, illegal
 
 OPEN = (JobState.SUBMITTED, JobState.PENDING, JobState.RUNNING)
-#: What the queue's word stands for.
+#: The meanings of the queue's words.
 WAITS, RUNS, OVER = JobEvent.WAITS, JobEvent.RUNS, JobEvent.OVER
 
 #: Pauses after jobs came to nothing, the last one again and again.
@@ -56,7 +56,7 @@ class Wish(msgspec.Struct):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What the queue says of one job."""
+    """One job, as the queue lists it."""
 
     event: JobEvent  # WAITS, RUNS or OVER
     why: str = ""
@@ -201,7 +201,7 @@ class Jobs:
         self.wish.nodes = event.nodes
         if event.again:
             self.wish.failed, self.wish.until, self.wish.counted = 0, 0.0, self.wish.round
-            self.silent_since = None  # whoever asks wants to hear it again
+            self.silent_since = None  # the user who asks wants to hear it again
         waiting = self.in_state(*OPEN)
         if (many := self.expected - event.nodes) <= 0:
             return self._more(now)
@@ -232,7 +232,7 @@ class Jobs:
         wish.failed = max(wish.failed + 1, ROUNDS if for_sure else 0)
         if wish.failed < ROUNDS:
             return []
-        wish.counted = wish.round  # what was submitted before the pause says no more
+        wish.counted = wish.round  # jobs submitted before the pause say no more
         wish.until = now + PAUSES_S[min(wish.failed - ROUNDS, len(PAUSES_S) - 1)]
         return [Paused()]
 

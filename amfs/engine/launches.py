@@ -21,7 +21,7 @@ READ_IN_PLACE = (Place.SPILLED, Place.RETURNING)
 
 
 class Launches:
-    """What one node's worker gives to its launcher."""
+    """The tasks that one node's worker gives to its launcher."""
 
     def __init__(self, state: WorkerState) -> None:
         self.state = state

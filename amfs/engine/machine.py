@@ -12,7 +12,7 @@ from amfs.vocabulary.messages import Message
 
 
 class GoneRuns:
-    """Runs that ended lately. What is still on its way for them must not make anything of them come back."""
+    """Runs that ended lately. Messages still on their way for them must not make anything of them come back."""
 
     __slots__ = ("_numbers",)
 

@@ -18,7 +18,7 @@ from amfs.config import MemberLimits
 
 
 class Majority:
-    """What node ``node`` heard of the others."""
+    """The news that node ``node`` heard of the others."""
 
     def __init__(self, node: int, limits: MemberLimits) -> None:
         self.node = node
@@ -67,7 +67,7 @@ class Majority:
 
     def wake(self, now: float, stopped_s: float) -> None:
         """This process was stopped for so long. The others look for another manager after ``dead_s`` of silence. They had not heard this
-        node for some time before it was stopped: up to two beats, and what a message takes."""
+        node for some time before it was stopped: up to two beats, and the time of a message."""
         if stopped_s > self.limits.dead_s - self.limits.suspect_s:
             self._woke = now
 
@@ -106,7 +106,7 @@ class Majority:
         return now - self._heard.get(node, -math.inf) <= self.lately_s
 
     def successors(self, manager: int) -> list[int]:
-        """Who may take the manager's place, the first first."""
+        """The nodes that may take the manager's place, the first first."""
         return [node for node in self.members if node != manager and node not in self.gone]
 
     def without(self, lost: Collection[int], now: float) -> bool:

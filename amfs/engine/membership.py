@@ -157,7 +157,7 @@ class Membership(Machine):
             self.send(new.node, view)  # repeated
             return
         if new.node in self.left or new.node in known or self.joining.get(new.node, new) != new:
-            # Ids are never used twice: what is still on its way from an earlier life would be taken for the new one's.
+            # Ids are never used twice: messages still on their way from an earlier life would be taken for the new one's.
             self.next_id = max((self.next_id, *self.left, *self.nodes(), *self.joining)) + 1
             self.send(new.node, m.IdAssigned(self.next_id))
             return
@@ -288,7 +288,7 @@ class Membership(Machine):
                 self.unreachable.intersection_update(self.nodes())
                 for node in sorted(self.unreachable - {view.manager}):
                     self.send(view.manager, m.Leave(node))
-            # The manager may not know of a submitter, or may not reach it: whoever works for it asks for a sign of life now and then.
+            # The manager may not know of a submitter, or may not reach it: a node that works for it asks for a sign of life now and then.
             for client in [c for c, heard in self.clients.items() if self.now - heard > self.limits.client_dead_s]:
                 self.clients[client] = self.now
                 self.send(client, beat)
@@ -412,7 +412,7 @@ class Membership(Machine):
             self._end_cut_off()
 
     def _ask_who_lives(self) -> None:
-        """A node hears nobody but the manager. To follow that, it asks the others, who answer if they do not hear the manager, either."""
+        """A node hears nobody but the manager. To follow that, it asks the others, which answer if they do not hear the manager, either."""
         view = self.view
         assert view is not None
         for node in self.majority.successors(view.manager):
@@ -552,7 +552,7 @@ class Membership(Machine):
             self.send(peer, self.view)
 
     def on_run_begin(self, peer: int, message: m.RunBegin) -> None:
-        # Every node knows the clients, so that whoever becomes manager can tell them.
+        # Every node knows the clients, so that the next manager can tell them.
         self.clients[message.client] = self.now
         self.client_runs.setdefault(message.client, set()).add(message.run)
         if message.info.journal:

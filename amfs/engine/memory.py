@@ -63,7 +63,7 @@ class Memory:
         self.others_on_disk = 0  # and of what may be spilled
         self.shared = False  # files that are no run's lie here, and may be asked to go
         self.free: float = math.inf  # in the store, as the kernel says
-        self.made_mean = 0.0  # what a task makes, as a running mean
+        self.made_mean = 0.0  # bytes that a task makes, as a running mean
         self.files: dict[str, Any] = {}  # Content in memory by key, that which came first first
         self.spills = bool(limits.limit and limits.spill)
         self.fault = "" if limits.spill else limits.why_no_spill  # why nothing can be spilled, in words
@@ -218,7 +218,7 @@ class Memory:
         return f"{self.limits.spill}/{file.copy:x}"
 
     def why_full(self) -> str:
-        """What is the matter when there is no room, and what helps; for a person."""
+        """The reason why there is no room, and advice; for a person."""
         from amfs.display.progress import size_text
 
         taken, limit = size_text(self.used + self.coming + self.others), size_text(self.limit)

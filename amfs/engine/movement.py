@@ -33,7 +33,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Held(NamedTuple):
-    """What is known of a file. ``why`` not "": nothing can be done with it."""
+    """The state of a file. ``why`` not "": nothing can be done with it."""
 
     size: int
     holders: frozenset[int]
@@ -44,7 +44,7 @@ class Held(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """Who lives, and where each file is that was asked for."""
+    """The living nodes, and the places of the files that were asked for."""
 
     live: frozenset[int]
     files: Mapping[int, Held]
@@ -68,7 +68,7 @@ class Spared(NamedTuple):
 
 
 class Look(NamedTuple):
-    """After ``pause_s`` seconds, look who lives and who has these."""
+    """After ``pause_s`` seconds, look which nodes live and which have these."""
 
     files: tuple[int, ...]
     pause_s: float = 0.0
@@ -141,14 +141,14 @@ class Movement:
         self._orders: dict[int, Bring | Spare] = {}
         self._silent: dict[int, int] = {}  # order -> how often its answer was late
         self._serial = 0
-        self._trouble = ""  # what went wrong in this round; "": nothing
+        self._trouble = ""  # the fault of this round; "": none
         self._progress = False  # since it looked last
         self._fruitless = 0
 
     # ── the only ways in ───────────────────────────────────────────────────────────────────────────
 
     def start(self) -> list[Effect]:
-        """What to do first."""
+        """The first effects."""
         return [Look(self._files)]
 
     def handle(self, event: Event) -> list[Effect]:
@@ -209,7 +209,7 @@ class Movement:
         return True
 
     def _deal(self) -> None:
-        """Say where each file of a scatter goes; what was to go to a node that died goes to others."""
+        """Say where each file of a scatter goes; files for a node that died go to others."""
         if self.kind != SCATTER or not self.nodes or self.root not in self.nodes:
             return
         left = [file for file in self._files if file in self.holders and self.places.get(file) not in self.nodes]
@@ -232,7 +232,7 @@ class Movement:
         return [file for file, nodes in self.holders.items() if not self._goal(file) <= nodes]
 
     def _plans(self) -> list[Round]:
-        """What is left to do. Files that some nodes have no room for are planned without these."""
+        """The plans of the work left. Files that some nodes have no room for are planned without these."""
         groups: dict[frozenset[int], dict[int, set[int]]] = {}
         for file in self._unfinished():
             out = {node for other, node in self.refused if other == file}
@@ -370,7 +370,7 @@ class Movement:
         return self._goal(file)
 
     def remark(self) -> str:
-        """What happened besides, for a person; "" if nothing."""
+        """Nodes that died meanwhile, in words for a person; "" if none did."""
         if not self.lost:
             return ""
         return f"node{'s' if len(self.lost) > 1 else ''} {', '.join(map(str, sorted(self.lost)))} died meanwhile; the others went on"

@@ -1,4 +1,4 @@
-"""What a worker has to say: effects at once, and news that are gathered into one message for each peer and kind. Pure.
+"""The words of a worker: effects at once, and news that are gathered into one message for each peer and kind. Pure.
 
 Owns the news that wait for ``flush``. It does not know why something is said.
 """
@@ -158,7 +158,7 @@ class Outbox:
                 send(origin, m.Done(run, (), parked))
 
     def unsaid(self) -> list[object]:
-        """What was gathered and not said."""
+        """News that were gathered and not said."""
         every = (self._locate, self._fetch, self._publish, self._release, self._replica, self._results, self._moved, self._flushed)
         return [gathered for gathered in every if gathered]
 

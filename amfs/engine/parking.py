@@ -2,7 +2,7 @@
 
 A part of the submitter. A task waits until one of its names has a file: another task has made it (``Result.made``), or a look by the shell
 has found it (``LookFor``, ``FilesSeen``). It is registered before the look is asked for, so a file that is made between its attempt and the
-look is not missed. When nothing is left but parked tasks, all names are looked for once more; what then is not there nobody will make, and
+look is not missed. When nothing is left but parked tasks, all names are looked for once more; nobody will make those not there then, and
 the tasks end as they had failed, each with the names of its files.
 
 Each time a task goes again a file has appeared since it was last sent out, or a look has found one for it for the first time. Tasks and
@@ -119,7 +119,7 @@ class Parking:
             self._last = _IN_VAIN
 
     def turn(self, left: int, *, now: float = 0.0, grows: bool = False) -> tuple[list[int], list[LookFor], list[Result]]:
-        """What is to be done now: tasks that go again, the look to be asked for, and the results of those that are given up.
+        """The next steps: tasks that go again, the look to be asked for, and the results of those that are given up.
 
         ``left``: tasks of the run that have not ended; -1: the run is being ended. ``grows``: more tasks may come; then nothing is given up
         before there has been nothing else for GROWS_S.
@@ -179,6 +179,6 @@ class Parking:
 
 
 def _given_up(result: Result) -> Result:
-    """What a task ends with for whose files nothing is left; the node has said which they are."""
+    """The result of a task for whose files nothing is left; the node has said which they are."""
     it = "it" if len(result.missing) == 1 else "them"
     return msgspec.structs.replace(result, detail=f"{result.detail}, and nothing is left that could make {it}")

@@ -4,7 +4,7 @@ Owns the form of a policy's file and the meaning of its words. ``engine.flapping
 files lie; any session.
 
 A load is what stays the same when the number of nodes changes: bytes of files, those spilled, tasks that run or wait. Each is counted in
-what one node has: of its memory limit, and of its slots. So memory that is 80 % full on 4 nodes is a load of 3.2.
+units of one node: of its memory limit, and of its slots. So memory that is 80 % full on 4 nodes is a load of 3.2.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SECONDS = {"s": 1, "min": 60, "h": 3600}
 
 
 class Measure(StrEnum):
-    """What rules look at."""
+    """Measures that rules look at."""
 
     MEMORY = "memory"  # bytes of files, in memory or spilled, of the limits of all nodes: spilled files count, for they come back to memory
     SPILLED = "spilled"  # those on disk, as a share of the same limits
@@ -59,7 +59,7 @@ class Span(NamedTuple):
         return Span(self.low * factor, None if self.high is None else self.high * factor, self.low_open, self.high_open)
 
     def meet(self, other: Span) -> Span | None:
-        """What is in both; None: nothing."""
+        """The numbers in both; None: none."""
         low, low_open = max((self.low, self.low_open), (other.low, other.low_open))
         highs = [(span.high, not span.high_open) for span in (self, other) if span.high is not None]
         if not highs:

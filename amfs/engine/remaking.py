@@ -17,7 +17,7 @@ from amfs.workflow.workflow import Task
 
 
 class Remaking:
-    """What one run knows of what was lost."""
+    """The lost files of one run, as its submitter knows them."""
 
     def __init__(self) -> None:
         self.revived: set[int] = set()  # tasks of an earlier run that run again

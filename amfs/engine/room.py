@@ -44,7 +44,7 @@ class Giving:
 
 
 class Room:
-    """Who gets the memory of one node."""
+    """Divides the memory of one node among tasks and files."""
 
     def __init__(self, state: WorkerState, files: FileTable, launches: Launches) -> None:
         self.state = state
@@ -71,7 +71,7 @@ class Room:
         self._ask_at = 0.0  # not before that are they asked again
 
     def on_timer(self, key: object) -> None:
-        """The time to try the spill directory again has come, or to look for room, since what is deleted may go later."""
+        """The time to try the spill directory again has come, or to look for room, since deleted files may go later."""
         if key == "room":
             self._looking = False
             if self.wanted:
@@ -107,7 +107,7 @@ class Room:
         if not self._looking:
             self._looking = True
             self.outbox.set_timer("room", LOOK_S)
-        others = len(self.state.alive) > 1 and self.memory.used > 0  # who may take something away
+        others = len(self.state.alive) > 1 and self.memory.used > 0  # nodes that may take something away
         patience = self.memory.limits.patience_s if others else ALONE_S
         if not self._is_stuck() or self._let_one_go(target):
             self.blocked_at = -1.0
@@ -275,7 +275,7 @@ class Room:
         return True
 
     def give_way(self, event: GiveWay) -> None:
-        """Files of ``amfs:/``, which have the same limit, need room. It is answered when what goes to the disk is there."""
+        """Files of ``amfs:/``, which have the same limit, need room. It is answered when the files that go to the disk are there."""
         giving, stay, memory = Giving(event.serial), self._in_use(), self.memory
         going = 0
         for file in sorted((file for file in memory.files.values() if memory.may_go(file) and file.name not in stay), key=self._rank()):
@@ -403,7 +403,7 @@ class Room:
                     idle = not (self.granted or self.ready or memory.coming) and len(self.inflight) < self.slots
                     if self.inflight and idle:
                         idle = file.size <= memory.room(self._reserved())
-                    if not idle and file.leaver < 0:  # what a node that leaves has cannot wait
+                    if not idle and file.leaver < 0:  # files of a node that leaves cannot wait
                         return
                     if file.size > memory.room():
                         self.wanted = self.wanted or file.size

@@ -1,4 +1,4 @@
-"""What brings a session to a number of nodes: jobs or processes more, jobs that wait no more, or nodes that drain. Pure.
+"""The steps that bring a session to a number of nodes: jobs or processes more, jobs that wait no more, or nodes that drain. Pure.
 
 Those that run nothing and have the least to hand over drain first. The node that founded a session of jobs has no slots, and does not
 count. Must not know: how nodes are started or told.

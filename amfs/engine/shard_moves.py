@@ -46,7 +46,7 @@ def only(message: ByName, keys: Iterable[str]) -> ByName:
 
 
 class Turn(NamedTuple):
-    """What a new view means for a shard."""
+    """A new view's meaning for a shard."""
 
     lost: bool  # nodes were lost, or may have been: records may be gone
     unheard: Set[int]  # runs of which nodes that have left in order had not heard all
@@ -74,7 +74,7 @@ class ShardMoves:
         self.left: list[tuple[int, Set[int]]] = []  # the epochs since then in which nodes left in order, and the runs of which these spoke
         self.dead: set[int] = set()  # nodes that were lost, or have left; a number is never given twice
         self.since: dict[int, int] = {}  # run -> epoch in which it began, as its submitter has said
-        #: partition -> the node that is to hand it over, and the epoch in which it moved. It may have moved on since: then what comes is
+        #: partition -> the node that is to hand it over, and the epoch in which it moved. It may have moved on since: then the records are
         #: passed on.
         self.expected: dict[int, tuple[int, int]] = {}
         self.waiting: dict[int, list[tuple[int, ByName]]] = {}  # partition -> messages, with their senders
@@ -222,7 +222,7 @@ class ShardMoves:
         return lost
 
     def due(self) -> list[tuple[int, m.HandOver | m.Astray]]:
-        """What came too early, and is of views that this shard knows by now."""
+        """Messages that came too early, and are of views that this shard knows by now."""
         early, self.early = self.early, []
         self.early = [each for each in early if each[1].epoch > self.epoch and each[0] not in self.dead]
         return [each for each in early if each[1].epoch <= self.epoch]

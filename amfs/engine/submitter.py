@@ -181,7 +181,7 @@ class Submitter(Machine):
             self.closing.again()
 
     def on_run_ready(self, peer: int, message: m.RunReady) -> None:
-        """What we send follows the RunBegin on the same link, so there is nothing to wait for, but for the end of an earlier run."""
+        """Our messages follow the RunBegin on the same link, so there is nothing to wait for, but for the end of an earlier run."""
         if self.course.node(message.node).state == RunNodeState.UNREADY:
             self.course.move_node(message.node, RunNodeEvent.READY)
 
@@ -405,7 +405,7 @@ class Submitter(Machine):
         self.again.append(tid)
 
     def on_files_lost(self, event: FilesLost) -> None:
-        """What the session has lost of the files of the run, when all its tasks have ended."""
+        """The session has lost files of the run; told when all its tasks have ended."""
         self.remaking.looking = False
         self.on_lost(self.node, m.Lost(self.run, tuple([self.info.scope + name for name in event.names]), m.ON_SHARED))
 
@@ -435,7 +435,7 @@ class Submitter(Machine):
             self.send(shard, m.FinalizeFiles(self.run, (), tuple(keys)))
 
     def _settle(self) -> None:
-        """All tasks of an open list have ended: what nobody reads goes to shared storage."""
+        """All tasks of an open list have ended: files that nobody reads go to shared storage."""
         writers, closing = self.plan.writers, self.closing
         finals: list[str] = []
         for name in closing.finals:

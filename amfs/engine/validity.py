@@ -25,7 +25,7 @@ _ENDPOINT = re.compile(r"(tcp://(\[[0-9A-Fa-f:.%\w]+\]|[^\s:/\[\]]+):\d{1,5}|ipc
 
 
 def fault(message: m.Message) -> str:
-    """What is wrong with a message, in words; "" if nothing is known to be."""
+    """The fault of a message, in words; "" if none is known."""
     check = _CHECKS.get(type(message))
     return check(message) if check is not None else ""
 

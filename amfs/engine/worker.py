@@ -148,7 +148,7 @@ class Worker(Machine):
         run.closing = True
         for entry in run.tasks.values():
             if entry.state in (TaskState.INVALID, TaskState.READY):
-                entry.state = TaskState.MOVED  # whoever still has it in a queue skips it
+                entry.state = TaskState.MOVED  # a queue that still has it skips it
         serials = [serial for serial, entry in self.inflight.items() if entry.run is run]
         if serials:
             self.outbox.act(Kill(serials))
@@ -302,7 +302,7 @@ class Worker(Machine):
     def needs(self, serial: int) -> Callable[[str], bool] | None:
         """Says of a path whether a blind task that ended well is to be doubted if it looked for it in vain; None: never.
 
-        A pipeline hides that its first program found no file. So what the command line names has to be there, unless the task was sent to
+        A pipeline hides that its first program found no file. So files on the command line have to be there, unless the task was sent to
         do without.
         """
         entry = self.inflight.get(serial)
@@ -312,7 +312,7 @@ class Worker(Machine):
         return NamedFiles(unpack_body(entry.spec.body)[1][1:], options.blind).has
 
     def origin_of(self, serial: int) -> bytes:
-        """What the records of files are to keep of the task that made them."""
+        """The origin for the records of files that this task made."""
         entry = self.inflight.get(serial)
         return self.files.origin(entry) if entry is not None else b""
 

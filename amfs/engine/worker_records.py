@@ -71,7 +71,7 @@ class TaskEntry:
 
 
 class Run:
-    """What this node has of one run."""
+    """One run, as this node knows it."""
 
     __slots__ = (
         "closing", "counters", "ended", "files", "flags", "id", "in_launcher", "in_service", "info",

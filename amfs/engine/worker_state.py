@@ -1,7 +1,7 @@
-"""What the parts of a worker share: its tasks and runs, and the moves that change tasks and files together. Pure.
+"""The state that the parts of a worker share: its tasks and runs, and the moves that change tasks and files together. Pure.
 
 Owns the tables of runs, tasks and jobs of one node, and the moves of their states. It does not know where files come from
-(``file_table``), what leaves memory (``room``), or which task starts when (``worker``, ``launches``).
+(``file_table``), which files leave memory (``room``), or which task starts when (``worker``, ``launches``).
 """
 
 from __future__ import annotations

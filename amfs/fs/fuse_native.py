@@ -22,7 +22,7 @@ _AS_IO_ERROR = frozenset((errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ECONNRESET, er
 
 
 class Answers(Protocol):
-    """What is used of ``_native.Fuse``."""
+    """The used part of ``_native.Fuse``."""
 
     def requests(self) -> list[tuple[int, str, tuple[Any, ...], int, int, int]]: ...
     def reply_error(self, unique: int, error: int) -> None: ...
@@ -81,7 +81,7 @@ ANSWERS: dict[str, Callable[[Answers, int, Any], None]] = {
 
 
 def typed(op: str, args: tuple[Any, ...]) -> q.Request[Any]:
-    """What the C side calls ``op``."""
+    """The request that the C side calls ``op``."""
     if op in ("setattr", "closed") and args[-1] is not None:
         args = (*args[:-1], Attr(*args[-1]))
     return q.BY_NAME[op](*args)
@@ -96,7 +96,7 @@ class NativeEndpoint:
         self._asked: dict[int, str] = {}  # unique -> operation
 
     def requests(self) -> list[FsRequested]:
-        """What has come since the last call."""
+        """Requests that have come since the last call."""
         events = []
         for unique, op, args, uid, gid, _ in self.fuse.requests():
             if unique:
@@ -105,7 +105,7 @@ class NativeEndpoint:
         return events
 
     def reply(self, effect: FsReplied) -> None:
-        """Answer one request. What only told something has no answer."""
+        """Answer one request. A request that only told something has no answer."""
         assert isinstance(effect.token, tuple)
         unique: int = effect.token[2]
         op = self._asked.pop(unique, None)

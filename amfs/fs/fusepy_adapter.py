@@ -1,8 +1,8 @@
 """The portable mount of the file system: the same operations through libfuse, by fusepy (libfuse 2) or mfusepy (libfuse 3). I/O.
 
-The only module that imports either; ``fusepy_calls`` is what they call, and comes from above as ``serve``. libfuse runs in a thread of its
+The only module that imports either; they call ``fusepy_calls``, which comes from above as ``serve``. libfuse runs in a thread of its
 own, one request at a time, and knows paths; here they are walked to inodes, so that hard links are one file. Bytes of open files are read
-and written in that thread with Io; for all else it asks the machine through the poll loop and waits. What other nodes change is seen
+and written in that thread with Io; for all else it asks the machine through the poll loop and waits. Changes by other nodes are seen
 after the time-outs of the kernel's caches: libfuse's simple interface has no way to invalidate them. Paths are bytes; attributes are
 tuples as ``Attr``, but bare.
 """
@@ -69,12 +69,12 @@ def library() -> tuple[Any, str]:
 
 
 class Open(NamedTuple):
-    """What libfuse knows by a number."""
+    """An open file, which libfuse knows by a number."""
 
     ino: int
     handle: IoHandle
     writing: bool
-    local: bool  # all of it in one part here: what is written is there at once
+    local: bool  # all of it in one part here: writes are there at once
 
 
 class Using:

@@ -1,4 +1,4 @@
-"""What fusepy or mfusepy calls: libfuse's operations, handed to the mount (``fusepy_adapter.FusepyAdapter``). Knows no file system."""
+"""libfuse's operations, as fusepy or mfusepy calls them, handed to the mount (``fusepy_adapter.FusepyAdapter``). Knows no file system."""
 
 from __future__ import annotations
 

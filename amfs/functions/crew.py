@@ -181,7 +181,7 @@ class Crew:
             call.future.cancel()
 
     def end(self, why: str) -> None:
-        """End now. What has no result fails with CallInterrupted. Repeatable."""
+        """End now. Calls without a result fail with CallInterrupted. Repeatable."""
         self._why = self._why or why
         self._rouse()
         if threading.current_thread() is not self._thread:
@@ -340,7 +340,7 @@ class Crew:
         except BlockingIOError:
             pass
         except OSError:
-            link.out.clear()  # what it said before is still to be read; then we learn of the end
+            link.out.clear()  # its earlier words are still to be read; then we learn of the end
         if link.waits != bool(link.out):
             link.waits = bool(link.out)
             self._epoll.modify(link.stream.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if link.waits else 0))

@@ -5,7 +5,7 @@
     with amfs.Cluster(nodes=2, slots=2) as cluster, cluster.executor() as executor:
         squares = list(executor.map(lambda x: x * x, range(1000)))
 
-Owns what people call. The workers and what is on its way to them belong to ``functions.crew``.
+Owns what people call. The workers and the calls on their way to them belong to ``functions.crew``.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Executor(futures.Executor):
     """Executes functions in Python processes on the nodes of a session, at most ``max_workers`` at a time, each in a slot.
 
     Workers are started when there are calls, and end when they had none for ``idle_s`` seconds, so that tasks can have the slots. They
-    run in the current directory, import from where this process imports, and have OMP_NUM_THREADS=1 unless it is set. What functions
-    print appears here. Arguments and results travel by cloudpickle; above 64 KiB as files of the session.
+    run in the current directory, import from where this process imports, and have OMP_NUM_THREADS=1 unless it is set. The output
+    of functions appears here. Arguments and results travel by cloudpickle; above 64 KiB as files of the session.
 
     A function that raises: ``Future.result`` raises the same exception, caused by its traceback. A worker that dies takes the call with
     it that it executes (WorkerLost; with ``retries`` that call is executed again, up to so often), and nothing else. Calls that have not
@@ -102,7 +102,7 @@ class Executor(futures.Executor):
         if self._process != os.getpid():
             raise RuntimeError("this executor belongs to the process that this one was forked from")
         future: futures.Future[Any] = futures.Future()
-        future._amfs_executor = self  # type: ignore[attr-defined]  # whoever waits for the result keeps what makes it
+        future._amfs_executor = self  # type: ignore[attr-defined]  # a waiter for the result keeps the executor that makes it
         (self._crew or self._start()).add(future, function, kind, payload)
         return future
 
@@ -125,7 +125,7 @@ class Executor(futures.Executor):
                 self._crew.join()
 
     def interrupt(self, why: str = "interrupted") -> None:
-        """End what is executed and what waits, and the workers with it: the futures raise CallInterrupted. This object can be used on."""
+        """End calls that are executed or wait, and the workers with them: the futures raise CallInterrupted. This object can be used on."""
         with self._changing:
             crew, self._crew = self._crew, None
         if crew is not None:
@@ -153,7 +153,7 @@ class Executor(futures.Executor):
 
 
 def _results(made: Sequence[futures.Future[Any]], end: float | None, chunks: bool) -> Iterator[Any]:
-    """The results in order. Who stops looking at them has the rest cancelled."""
+    """The results in order. A caller that stops looking at them has the rest cancelled."""
     waiting = list(reversed(made))
     try:
         while waiting:

@@ -1,6 +1,6 @@
 """Pickling functions and their arguments for workers, no more often than need be.
 
-Owns the judgement when a function that was pickled before is still the same: what is not a module's own travels by value, with the
+Owns the judgement when a function pickled before is still the same: a function that is not a module's own travels by value, with the
 globals and closures that it uses, and these may have changed. Must not know: workers, connections.
 """
 
@@ -54,7 +54,7 @@ class Pickles:
 
 
     def _numbered(self, data: bytes) -> Pickled:
-        """Equal bytes are one function to a worker, which loads it once: what it keeps in its globals is there at the next call."""
+        """Equal bytes are one function to a worker, which loads it once: its globals keep their values until the next call."""
         digest = hashlib.blake2b(data, digest_size=20).digest()
         pickled = self._by_content.get(digest)
         if pickled is None:

@@ -1,7 +1,7 @@
 """A worker of an executor: a process that runs as a task of the session and executes Python functions until it is told to stop.
 
 ``python -m amfs.functions.worker ADDRESS,… EXECUTOR SESSION NUMBER``. The main thread executes, the *reader* thread takes frames, so
-that calls can be given back while a long one runs. Every result is sent at once: what a worker that dies has finished is known. If the
+that calls can be given back while a long one runs. Every result is sent at once: the finished calls of a dying worker are known. If the
 connection ends, the process ends. Must not know: the dispatch of calls (``engine.calls``).
 """
 

@@ -1,4 +1,4 @@
-"""Digests of the content of files, block by block: what csrc/common/digest.h says, for content that no descriptor leads to."""
+"""Digests of the content of files, block by block: as csrc/common/digest.h says, for content that no descriptor leads to."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from amfs.host.mount_ways import Device, Site, Way
 KIND = "fuse.amfs"
 FUSEPY_KIND = "fuse.amfspy"
 FORCE, LAZY = 1, 2  # flags of fuse_unmount
-READ_AHEAD_KIB = 1020  # a request of a read in order: what goes through a pipe (fuse_splice.c); the kernel's own 128 makes eight of it
+READ_AHEAD_KIB = 1020  # a request of a read in order: as much as a pipe takes (fuse_splice.c); the kernel's own 128 makes eight of it
 _IN_USE = "in use: a process has files open or stands in it; --lazy takes it out of sight, and ends it when they have gone"
 _ANSWER_S = 10.0
 _HELPER_S = 10.0
@@ -47,7 +47,7 @@ class Mounted(NamedTuple):
     path: str
     session: str
     kind: str
-    user: int = -1  # who mounted it; -1: not said
+    user: int = -1  # the user who mounted it; -1: not said
 
     @property
     def connection(self) -> str:
@@ -135,7 +135,7 @@ def mount_here(path: str, session: str) -> int:
 def mount(path: str, session: str, within: Callable[[], T] | None) -> tuple[Way, int | T]:
     """Mount at ``path`` in the first way that can be gone; the way, and the descriptor to be served or what ``within`` has returned.
 
-    ``within`` mounts in namespaces that whoever uses the mount will enter; None: he will not. It raises OSError, SessionError or
+    ``within`` mounts in namespaces that users of the mount will enter; None: they will not. It raises OSError, SessionError or
     SystemSetupError, and so says that this way cannot be gone. Raises as ``mount_here``.
     """
     if not os.path.isdir(path):
@@ -158,7 +158,7 @@ def mount(path: str, session: str, within: Callable[[], T] | None) -> tuple[Way,
 
 
 def site() -> Site:
-    """What this process may do here."""
+    """Facts about this machine, and this process on it."""
     if os.access("/dev/fuse", os.R_OK | os.W_OK, effective_ids=True):
         device = Device.OPEN
     else:
@@ -269,7 +269,7 @@ def _why_not(error: OSError) -> str:
 
 
 def force(mount: Mounted) -> None:
-    """Take a mount away whatever its server does: whoever waits for it gets an error. Raises UsageError if even that fails."""
+    """Take a mount away whatever its server does: programs that wait for it get an error. Raises UsageError if even that fails."""
     with contextlib.suppress(OSError):
         Path(f"/sys/fs/fuse/connections/{mount.connection}/abort").write_text("1")
     try:
@@ -291,7 +291,7 @@ def sweep(session: str | None = None) -> list[Mounted]:
 
 
 def unmount_anywhere(mount_device: str, path: str) -> bool:
-    """Unmount a mount of ours that this process serves, in its own namespace or in that of whoever sees it. As root; else only here."""
+    """Unmount a mount of ours that this process serves, in its own namespace or in one where it is seen. As root; else only here."""
     if any(mount.device == mount_device and mount.path == path for mount in _quietly("/proc/self/mountinfo")):
         with contextlib.suppress(UsageError, SystemSetupError, subprocess.TimeoutExpired):
             unmount(path, lazy=True)
@@ -425,7 +425,7 @@ def _exchange(run_dir: str, node: int, order: Order, descriptor: int, timeout_s:
 
 
 def take_order(line: socket.socket) -> tuple[Order, int]:
-    """What a command asks, and the descriptor that came along or -1. Raises ValueError."""
+    """The order of a command, and the descriptor that came along or -1. Raises ValueError."""
     data, descriptors, flags, _ = socket.recv_fds(line, _MESSAGE_BYTES, 4, socket.MSG_DONTWAIT)
     for extra in descriptors[1:]:
         os.close(extra)

@@ -54,7 +54,7 @@ def is_held(path: Path) -> bool | None:
 def take(path: Path) -> int:
     """Lock what a dead owner has left: the descriptor that holds the lock, or -1 if its death is not proved, or somebody was quicker."""
     held, descriptor = _look(path, fcntl.LOCK_EX, keep=True)
-    if held is False and os.path.lexists(path):  # who had it before us may have removed it
+    if held is False and os.path.lexists(path):  # the owner before us may have removed it
         return descriptor
     if descriptor >= 0:
         os.close(descriptor)
@@ -82,7 +82,7 @@ def _look(path: Path, kind: int, keep: bool = False) -> tuple[bool | None, int]:
 
 
 def text(path: Path) -> str:
-    """What the owner has written; "" if there is no such file."""
+    """The text that the owner has written; "" if there is no such file."""
     try:
         return path.read_text(errors="replace").partition("\n")[0]
     except OSError:

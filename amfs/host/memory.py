@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-_NONE = 1 << 60  # what is above is no limit; cgroup v1 says so with almost 2**63
+_NONE = 1 << 60  # a number above is no limit; cgroup v1 says so with almost 2**63
 
 
 class Group(NamedTuple):
@@ -67,7 +67,7 @@ def directories(controller: str, proc: str = "/proc/self") -> list[tuple[str, st
             if kind[0] != ("cgroup" if names else "cgroup2") or (names and controller not in kind[2].split(",")):
                 continue
             root, place = fields[3], fields[4]
-            # In a container without a cgroup namespace, what is mounted is our own group; a path outside of what is mounted says nothing.
+            # In a container without a cgroup namespace, our own group is mounted; a path outside of the mounted part says nothing.
             below = os.path.relpath(path, root) if path.startswith(root.rstrip("/") + "/") or path == root else "."
             if not os.path.isdir(f"{place}/{below}"):
                 below = "."

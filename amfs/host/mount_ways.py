@@ -16,7 +16,7 @@ _NO_DEVICE = "this machine has no /dev/fuse (modprobe fuse; in a container: --de
 class Way(Enum):
     """In the order in which they are tried."""
 
-    DIRECT = "mount(2)"  # by this process in its own mount namespace: root, or whoever has CAP_SYS_ADMIN in his user namespace
+    DIRECT = "mount(2)"  # by this process in its own mount namespace, as root, or with CAP_SYS_ADMIN in the user namespace
     NAMESPACE = "user namespace"  # in namespaces that a node's keeper has made; only programs that enter them see the mount
     HELPER = "fusermount3"
 
@@ -30,7 +30,7 @@ class Device(Enum):
 
 
 class Site(NamedTuple):
-    """What is known of this machine, and of this process on it, before anything is tried."""
+    """Facts about this machine, and this process on it, before anything is tried."""
 
     device: Device
     capable: bool  # has CAP_SYS_ADMIN
@@ -53,7 +53,7 @@ def is_final(failure: Failure) -> bool:
 
 
 def next_way(site: Site, failed: Sequence[Failure], *, enters: bool) -> Way | None:
-    """The way to try after those that failed; None: none is left. ``enters``: whoever uses the mount can be made to enter namespaces."""
+    """The way to try after those that failed; None: none is left. ``enters``: users of the mount can be made to enter namespaces."""
     if site.device is Device.ABSENT or any(map(is_final, failed)):
         return None
     possible = {

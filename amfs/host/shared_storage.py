@@ -19,7 +19,7 @@ CHECKED = 1 << 30  # for the copier, with a mode: the copy is read back and comp
 
 
 class Facts(NamedTuple):
-    """What is known of a file."""
+    """Facts about a file."""
 
     size: int
     rights: int

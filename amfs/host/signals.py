@@ -1,4 +1,4 @@
-"""What ends this process, SIGINT, SIGTERM and SIGHUP, in its main thread. Must not know: what the process does."""
+"""The signals that end this process, SIGINT, SIGTERM and SIGHUP, in its main thread. Must not know: what the process does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AGAIN_S = 0.01  # after which a callback has ended in which an interrupt was lo
 
 
 def exit_on_end() -> None:
-    """From now on SIGTERM and SIGHUP raise SystemExit, so that what was made is removed. The second one ends the process at once."""
+    """From now on SIGTERM and SIGHUP raise SystemExit, so that files made are removed. The second one ends the process at once."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
@@ -66,7 +66,7 @@ def as_exits() -> Iterator[None]:
 
 @contextlib.contextmanager
 def postponed() -> Iterator[None]:
-    """What would end the process waits until this is over: for a beginning whose half nobody could remove.
+    """A signal that would end the process waits until this is over: for a beginning whose half nobody could remove.
 
     Nothing happens in another thread than the main one.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 
 def make_directories(path: str, mode: int = 0o700) -> None:
-    """Make ``path`` and what lacks above it. Raises OSError."""
+    """Make ``path`` and missing directories above it. Raises OSError."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
@@ -41,7 +41,7 @@ def files_below(top: str, enter: Callable[[os.DirEntry[str]], bool] = lambda dir
 
 
 def remove_tree(top: str) -> None:
-    """Remove a directory with all that is in it; what cannot be removed stays."""
+    """Remove a directory with all that is in it; entries that cannot be removed stay."""
     directories = [top]
     for directory in directories:  # grows while it is walked through
         try:

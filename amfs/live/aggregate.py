@@ -21,7 +21,7 @@ TRANSFERS = 2000  # pairs of nodes that are told, those with most bytes
 
 
 class Reading(NamedTuple):
-    """What was found out in one go. ``ended``: runs that said how they ended; ``busy``: ids of runs that are there and did not answer."""
+    """One reading of runs and nodes. ``ended``: runs that said how they ended; ``busy``: ids of runs that are there and did not answer."""
 
     runs: Sequence[Run] = ()
     ended: Sequence[Run] = ()

@@ -81,7 +81,7 @@ class _Link:
         self.view_at = 0.0  # when to ask for them again
 
     def answers(self, ask: StatusAsk, *, view: bool) -> dict[int, dict[str, Any]]:
-        """What its nodes say; {} with ``error`` set if it cannot be asked."""
+        """The answers of its nodes; {} with ``error`` set if it cannot be asked."""
         now = time.monotonic()
         if self.client is None and now < self.again_at:
             return {}

@@ -35,7 +35,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-FRESH_S = 0.5  # a frame that is no older serves whoever asks next
+FRESH_S = 0.5  # a frame that is no older serves the next asker
 
 BODY = (ASSETS / "dashboard.html").read_text(encoding="utf-8")
 

@@ -1,7 +1,7 @@
 """The connection between an executor and one of its workers: a handshake with the session's key, and frames both ways.
 
 Owns the bytes. Must not know: calls, futures, tasks. Over a Unix socket in the session's private directory frames go as they are; over
-TCP each has a code (BLAKE2b with a key of this connection, 16 bytes) over its number and content, since what a frame holds is executed.
+TCP each has a code (BLAKE2b with a key of this connection, 16 bytes) over its number and content, since receivers execute the content.
 Nothing is encrypted, as on data connections (docs/protocol.md).
 
 A frame: u32 length of the payload, u8 kind, u64 number of the call, the payload.
@@ -30,7 +30,7 @@ _NONCE = _PROOF = 32
 _CODE = 16
 
 # executor -> worker
-SETUP = 1  # what the worker must know first
+SETUP = 1  # facts that the worker must know first
 FUNCTION = 2  # which function the calls that follow mean, by number; with its pickle when the worker does not know it (any more)
 CALL = 3
 CHUNK = 4  # several calls of one function in one
@@ -41,7 +41,7 @@ IN_FILE = 0x40  # on one of these: the payload is the path of a file that has it
 VALUE = 16
 ERROR = 17
 RETURNED = 19  # calls that were given back, 8 bytes each
-TEXT = 20  # what a function printed
+TEXT = 20  # output of a function
 
 
 class Frame(NamedTuple):

@@ -8,7 +8,7 @@ import msgspec
 class Keys(msgspec.Struct, frozen=True):
     """The CURVE key pairs of a session (Z85 text), and the key of its data connections.
 
-    Whoever holds them is the session's owner: there is one trust domain.
+    Their holder is the session's owner: there is one trust domain.
     """
 
     server_public: str

@@ -35,7 +35,7 @@ from amfs.vocabulary.messages import Message
 
 
 class Packet(NamedTuple):
-    """What crosses the channel: a batch of messages, or none (``seq`` 0), with an acknowledgement."""
+    """The unit that crosses the channel: a batch of messages, or none (``seq`` 0), with an acknowledgement."""
 
     sender: int
     receiver: int
@@ -224,11 +224,11 @@ class Link:
         return due
 
     def acknowledge(self) -> Packet:
-        """What has arrived so far, as a packet for the peer, which is UP."""
+        """The acknowledgement so far, as a packet for the peer, which is UP."""
         return self._ack()
 
     def close(self) -> None:
-        """Forget the peer's present incarnation; what was not acknowledged counts as dropped."""
+        """Forget the peer's present incarnation; messages not acknowledged count as dropped."""
         self._move(Move.CLOSE)
         self._abandon()
 

@@ -91,7 +91,7 @@ class NodeEntry(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """What a node process writes on its ready pipe, as one JSON line: it listens, or why it cannot."""
+    """The JSON line that a node process writes on its ready pipe: it listens, or why it cannot."""
 
     node: int = -1
     endpoints: tuple[str, ...] = ()
@@ -202,7 +202,7 @@ def _has_mounts(path: Path) -> bool:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a session's directory (it must lie in ``base_dir()``) and what its dead nodes left in /dev/shm.
+    """Remove a session's directory (it must lie in ``base_dir()``) and the files that its dead nodes left in /dev/shm.
 
     Mounts elsewhere stay, dead, until somebody ends them (``fusemounts.sweep``): programs would go on in the directory below.
     """

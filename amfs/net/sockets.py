@@ -27,7 +27,7 @@ _FRAMES_PER_TURN = 1000  # received from one socket before the loop gets its tur
 _HIGH_WATER = 2000  # frames in a socket; a link's window and its resends stay below
 _READABLE = (int(zmq.POLLIN), int(zmq.POLLIN | zmq.POLLOUT))
 _MONITOR_EVENT = struct.Struct("=HI")  # event, value: read here because zmq.utils.monitor imports asyncio, a tenth of a node's start
-_END_S = 1.0  # what was sent last leaves in less
+_END_S = 1.0  # the last frames leave in less
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 
 
@@ -146,7 +146,7 @@ class Sockets:
             raise SystemSetupError(f"cannot listen on {endpoint}: {error}") from None
 
     def _stranger(self, handshakes: Handshakes, event: int, value: int, endpoint: str) -> None:
-        """What happens on our TCP port: log who is turned away (the ZAP handler does that for keys of clients)."""
+        """An event of our TCP port: log who is turned away (the ZAP handler does that for keys of clients)."""
         refused = event in (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
         if event == zmq.EVENT_ACCEPTED:
             handshakes.accepted(value)
@@ -216,7 +216,7 @@ class Sockets:
 
     def send(self, channel: Channel, identity: bytes, frame: bytes | bytearray) -> bool:
         """Send a frame, on a ROUTER to ``identity``. False: no room, it is as good as lost on the way. Raises HungUpError."""
-        self._sent_on[channel.descriptor] = None  # also if it fails: what a client that has hung up cannot get may swallow an edge as well
+        self._sent_on[channel.descriptor] = None  # also if it fails: a frame for a client that has hung up may swallow an edge as well
         try:
             if identity:
                 channel.socket.send_multipart((identity, frame), zmq.NOBLOCK, copy=len(frame) < 65536)
@@ -242,7 +242,7 @@ class Sockets:
         descriptor = self._descriptor(socket)
         self._readers[descriptor] = reader
         self._sockets[descriptor] = socket
-        self._ready[descriptor] = None  # look once: what arrived before shows no edge
+        self._ready[descriptor] = None  # look once: frames that arrived before show no edge
         self._epoll.register(descriptor, select.EPOLLIN)
         return descriptor
 

@@ -13,7 +13,7 @@ The loop, in each turn::
     readable = transport.poll(timeout)       # until a message, a watched descriptor or the time-out
     for peer, message in transport.receive(now): …
     … transport.queue(peer, message) …
-    transport.flush(now)                     # what was queued for one peer leaves as one batch
+    transport.flush(now)                     # messages queued for one peer leave as one batch
     down = transport.on_timer(now)
 """
 
@@ -54,7 +54,7 @@ def random_client_id() -> int:
 
 
 class _Peer:
-    """What the transport keeps per peer: only the link is protocol, the rest is plumbing."""
+    """The state of the transport per peer: only the link is protocol, the rest is plumbing."""
 
     __slots__ = ("acks", "dealer", "endpoints", "host", "id", "link", "queue", "refused", "restarts", "route", "sizes", "unacked_bytes")
 
@@ -197,7 +197,7 @@ class Transport:
         self._sockets.watch(descriptor)
 
     def fileno(self) -> int:
-        """What an outer loop may watch for readability instead of calling ``poll``; silent while ``pending()`` is true."""
+        """The descriptor that an outer loop may watch for readability instead of calling ``poll``; silent while ``pending()`` is true."""
         return self._sockets.fileno()
 
     def pending(self) -> bool:
@@ -220,7 +220,7 @@ class Transport:
         self._queued[peer] = record
 
     def _too_large(self, message: object, text: str) -> None:
-        """What cannot be sent ends a client, whose user hears why. A node goes on for the others: who waits for this gives up in time."""
+        """A message that cannot be sent ends a client, whose user hears why. A node goes on: those who wait for this give up in time."""
         if self.own_id >= CLIENT_ID_MIN:
             raise ProtocolError(text)
         self.refusals.add(f"unsendable {type(message).__name__}", text)
@@ -252,7 +252,7 @@ class Transport:
                 self._transmit(record, ack)
 
     def receive(self, now: float) -> list[tuple[int, Message]]:
-        """What ``poll`` saw arrive, as (sender, message), each sender's in order. Ask ``take_restarted`` before handling it."""
+        """Messages that ``poll`` saw arrive, as (sender, message), each sender's in order. Ask ``take_restarted`` before handling it."""
         self._now = now
         self._sockets.read()
         inbox, self._inbox = self._inbox, []
@@ -275,12 +275,12 @@ class Transport:
         self._sockets.listen_again()
 
     def take_restarted(self) -> list[int]:
-        """Peers found to be new processes under an old id since the last call: what was on the way to their earlier life is lost."""
+        """Peers found to be new processes under an old id since the last call: messages on the way to their earlier life are lost."""
         restarted, self._restarted = self._restarted, []
         return restarted
 
     def take_refused(self) -> list[int]:
-        """Peers that live and have given up on this process, since the last call: what was on the way to them is lost."""
+        """Peers that live and have given up on this process, since the last call: messages on the way to them are lost."""
         refused, self._refused = self._refused, []
         return refused
 
@@ -316,7 +316,7 @@ class Transport:
         return down
 
     def drain(self, timeout_s: float, peers: Collection[int] | None = None) -> list[tuple[int, Message]]:
-        """Before the end: block until what was sent (to ``peers``) is acknowledged, at most ``timeout_s``; returns what arrived meanwhile.
+        """Before the end: block until all messages (to ``peers``) are acknowledged, at most ``timeout_s``; returns those that came in.
 
         Clients that have hung up are not waited for.
         """
@@ -335,7 +335,7 @@ class Transport:
         return received
 
     def close(self) -> None:
-        """Close everything at once; what was not sent yet is lost (see ``drain``). Repeatable."""
+        """Close everything at once; messages not sent yet are lost (see ``drain``). Repeatable."""
         if self._closed:
             return
         self._closed = True

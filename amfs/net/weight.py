@@ -11,7 +11,7 @@ from amfs.vocabulary import messages as m
 from amfs.vocabulary.object_versions import ObjectVersion
 
 _SMALL = 256  # a message of numbers
-_PART = 64  # what surrounds the text and content of a part
+_PART = 64  # of a part, around its text and content
 
 
 def weight(message: m.Message) -> int:

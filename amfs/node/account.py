@@ -1,7 +1,7 @@
 """The account of one node's memory: files of runs and parts of ``amfs:/`` together have one limit. I/O.
 
-The worker says what its files take, and hears what the parts take; both sides charge the budget in csrc/data/store/count.c. What a task
-reads of ``amfs:/``, or makes there, has a name on either side. It counts once, as a part. It decides nothing.
+The worker says what its files take, and hears what the parts take; both sides charge the budget in csrc/data/store/count.c. A file
+of ``amfs:/`` that a task reads or makes has a name on either side. It counts once, as a part. The account decides nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOK_EVERY_S = 1.0  # how often is looked which files have two names still; and 
 
 
 class Account:
-    """What is taken of ``--store-limit``."""
+    """The bytes taken of ``--store-limit``."""
 
     def __init__(self, io: Io) -> None:
         self._io = io

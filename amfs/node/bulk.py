@@ -1,6 +1,6 @@
 """Whole files between a node and places that are no part of the session, and their digests: the works that take long. I/O.
 
-Runs in threads of ``FileBackend``. What is written appears under its name when it is whole and has been read back.
+Runs in threads of ``FileBackend``. A file that they write appears under its name when it is whole and has been read back.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def digest_of(path: str | bytes, handle: Handle | None) -> tuple[bytes, int]:
 
 
 def copy_in(source: bytes, target: bytes) -> Facts:
-    """A local file into a scratch file of this node; what that is then. EILSEQ: what was written is not what was read."""
+    """A local file into a scratch file of this node; the facts of that. EILSEQ: the bytes written are not the bytes read."""
     descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         facts = os.fstat(descriptor)
@@ -59,7 +59,7 @@ def copy_in(source: bytes, target: bytes) -> Facts:
 
 def copy_out(path: str, handle: Handle | None, target: bytes, mode: int, mtime: int, check: Callable[[], None]) -> tuple[int, bytes]:
     """Copy a file of this node, or an open one, to a local path; (size, digest). EILSEQ: the copy differs from the bytes that were read.
-    ``check``: raises OSError if what was read is not the file's content."""
+    ``check``: raises OSError if the bytes read are not the file's content."""
     above, name = os.path.split(target)
     temporary = os.path.join(above, b".amfs-" + os.urandom(6).hex().encode() + b"-" + name[:100])
     made = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -93,7 +93,7 @@ def _pour(path: str, handle: Handle | None, made: int) -> tuple[bytes, int]:
 
 
 def pour(handle: Handle, made: int) -> tuple[bytes, int]:
-    """What is open into an empty local file; (digest, size)."""
+    """Copy an open file into an empty local one; (digest, size)."""
     found = Digest()
     for at, data in pieces(handle):
         found.add_zeros(at - found.size)
@@ -107,7 +107,7 @@ def pour(handle: Handle, made: int) -> tuple[bytes, int]:
 
 
 def fill(handle: IoHandle, path: str) -> None:
-    """What is in a local file into what is open, in place of what it contained."""
+    """Copy a local file into an open one, in place of its content."""
     handle.truncate(0)
     with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size

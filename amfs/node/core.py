@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from amfs.vocabulary.fs_works import RunsGiveWay
 
 
-#: What a node listens to before it has been let in. All else speaks of partitions, of which it knows nothing yet.
+#: Messages that a node takes before it has been let in. All else speaks of partitions, of which it knows nothing yet.
 WITHOUT_VIEW = frozenset((
     m.View, m.ViewChange, m.Join, m.IdAssigned, m.Heartbeat, m.Leave, m.Shutdown, m.ClientHello, m.StatusAsk, m.ExplainAsk,
 ))  # fmt: skip
@@ -89,14 +89,14 @@ _OF_RUNS = frozenset(("fls", "worker", "dispatcher"))
 #: Of what a node says of runs: that it need not ask about before it leaves, since nobody goes by it when it has gone.
 UNCOUNTED = frozenset((m.Content, m.FilesTaken, m.StealAsk, m.StealNone, m.RunReady, m.RunGone, m.Farewell))
 
-SENDERS_TOLD = 16  # nodes from which most came: what people look at is to be as large as nodes are many
+SENDERS_TOLD = 16  # nodes from which most came: what people look at must not grow with the square of the nodes
 
 #: The timer before which the shell tells who was heard (``PeersHeard``).
 HEARTBEAT = ("member", "beat")
 
 
 class Facts(NamedTuple):
-    """What follows from a view. Shared between the nodes of one process, of which a simulation has thousands: not to be changed."""
+    """Facts that follow from a view. Shared between the nodes of one process, of which a simulation has thousands: not to be changed."""
 
     view: m.View
     slots: dict[int, int]
@@ -178,9 +178,9 @@ class NodeCore:
                 routes.setdefault(kind, []).append((name, machine))
         self.routes = routes
         self.local: deque[m.Message] = deque()  # from this node to itself
-        self.early: list[tuple[int, m.Message]] = []  # what overtook the first view
+        self.early: list[tuple[int, m.Message]] = []  # messages that overtook the first view
         self.live: frozenset[int] = frozenset()
-        #: What the file system has brought, taken or published for tasks; what comes of a drain.
+        #: Events of what the file system has brought, taken or published for tasks; and of a drain.
         self.staged: deque[JobDone | TasksExited | MovedAway | Leaving | GiveWay | RoomGiven | RoomWanted | FsWorked] = deque()
         self.moving: dict[int, str] = {}  # serials of what it is moving for tasks -> paths
         self.view_changed = False  # for the shell: connections must follow; it clears it
@@ -329,14 +329,14 @@ class NodeCore:
         self._collect("fs", self.fs.handle(event, self.worker.now), out, local)
 
     def _end_attempt(self, event: AttemptEnded, now: float, out: list[Effect], local: deque[m.Message]) -> None:
-        """A blind task has ended. Whoever hears of it finds what it has made."""
+        """A blind task has ended. Publish its files before anybody hears of its end."""
         assert self.fs is not None
         serial, outcome = event.completion[:2]
         end = EndAttempt(event, outcome == Outcome.OK, self.worker.needs(serial), self.worker.origin_of(serial))
         self._collect("fs", self.fs.handle(end, now), out, local)
 
     def _settle_attempt(self, effect: AttemptSettled) -> None:
-        """What a blind task has made is there, or gone: the worker may hear of its end."""
+        """The files of a blind task are there, or gone: the worker may hear of its end."""
         completion, traces = effect.ended.completion, effect.traces
         serial, outcome = completion[:2]
         if effect.error is not None:
@@ -387,7 +387,7 @@ class NodeCore:
         return self.membership.view.epoch if self.membership.view else 0
 
     def status(self) -> dict[str, object]:
-        """What ``amfs status`` shows of this node."""
+        """Facts of this node for ``amfs status``."""
         worker = self.worker
         return {
             "node": self.node,
@@ -402,7 +402,7 @@ class NodeCore:
             "runs": sorted(worker.runs),
             "files": sum(len(run.files) for run in worker.runs.values()),
             "memory": worker.memory.used + worker.memory.coming,  # bytes of runs' files
-            "memory_spare": worker.memory.spare(),  # what other nodes have, too, and nobody here reads, and what is spilled, too
+            "memory_spare": worker.memory.spare(),  # files that other nodes have, too, and nobody here reads, and those spilled, too
             "ended": worker.state.ended,
             "fetched": sum(worker.state.fetched_from.values()),
             "fetched_from": dict(nlargest(SENDERS_TOLD, worker.state.fetched_from.items(), key=lambda each: each[1])),

@@ -1,4 +1,4 @@
-"""What a node does in the world for the file system: the works that ``fs.vfs`` asks for, with parts, handles and data connections. I/O.
+"""The works that ``fs.vfs`` asks of a node, done in the world: with parts, handles and data connections. I/O.
 
 The files of the runs come from other nodes over the same connections (``fetch_data``).
 
@@ -61,7 +61,7 @@ DONE, STRIPED_NOW, REMOTE_CLOSED, FULL, FETCHED, DAMAGED, AWAITED = range(7)  # 
 #: A part must be writable to its node, a task's input must not be to the task: of one user they cannot be one file. Root may write anyway,
 #: and is found out (the input's size and time are compared after the task).
 _MAY_LINK = os.geteuid() == 0
-#: What went wrong where a file was to be written, not where it came from.
+#: Faults at the place where a file was to be written, not where it came from.
 _OWN_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errno.EROFS)
 
 
@@ -98,7 +98,7 @@ class FileBackend:
         self.mounts: Caches | None = None
         self._spill_directory: Callable[[], None] | None = None
         self._spilled = 0  # bytes, as the poll loop knows
-        self._waits_for_room = False  # what takes room may have to wait for a disk
+        self._waits_for_room = False  # works that take room may have to wait for a disk
         self.store_path: Callable[[str], str] = lambda key: key  # where the store of the runs keeps a key
         self._fetches: dict[int, FetchData] = {}  # under way
         self.umasks: dict[str, int] = {}  # of runs, by scope: those of ``NodeIO``
@@ -107,7 +107,7 @@ class FileBackend:
         self._numbers = itertools.count(1)
         self._threads = ThreadPoolExecutor(THREADS, "amfs-files")
         self._evicting = ThreadPoolExecutor(1, "amfs-room")  # all of those may be waiting for room
-        self._caches = ThreadPoolExecutor(THREADS, "amfs-caches")  # what waits for kernels is not to wait for anything else
+        self._caches = ThreadPoolExecutor(THREADS, "amfs-caches")  # works that wait for kernels are not to wait for anything else
         self._bulk = ThreadPoolExecutor(THREADS, "amfs-bulk")  # whole files, which may take minutes
         self._ends: Ends[FsWorked | FileDamaged] = Ends()
         self._working: dict[int, tuple[float, Any]] = {}  # when it began
@@ -201,7 +201,7 @@ class FileBackend:
         return [(f"work {serial} ({str(order)[:160]})", seconds) for serial, order, seconds in slow if seconds > longer_s]
 
     def _ended_by_io(self, begin: Callable[[int, Any], None]) -> Callable[[int, Any], None]:
-        """What ``begin`` begins says itself when it has ended."""
+        """Works that ``begin`` begins say themselves when they have ended."""
 
         def act(serial: int, order: Any) -> None:
             try:
@@ -233,7 +233,7 @@ class FileBackend:
             self._ends.put(FsWorked(serial, error, value))
 
     def collect(self) -> list[Event]:
-        """What ended since the last call. Never blocks."""
+        """Works that ended since the last call. Never blocks."""
         events: list[Event] = []
         for kind, serial, ino, size, error in self.io.take():
             if kind == DONE:
@@ -336,7 +336,7 @@ class FileBackend:
             return 0
 
     def drop(self, inodes: tuple[int, ...]) -> None:
-        """Everything of these that is here. The names go at once, so that what is brought here again afterwards is not taken for them."""
+        """Everything of these that is here. The names go at once, so that content brought here again afterwards is not taken for them."""
         for ino in inodes:
             try:
                 self.io.part_delete(ino)
@@ -358,7 +358,7 @@ class FileBackend:
 
     def truncate(self, order: w.Truncate) -> Facts | None:
         ino, opened = order.ino, order.opened
-        create = not (opened.size and order.size)  # what has data and is not here is not to become zeros
+        create = not (opened.size and order.size)  # a file that has data and is not here is not to become zeros
         handle = self.io.open(ino, opened.kind, opened.node, opened.stripe, opened.size, True, create, since=opened.losses_seen)
         try:
             handle.truncate(order.size)
@@ -409,7 +409,7 @@ class FileBackend:
         return JobDone(serial, f"cannot fetch {effect.name} from node {effect.peer}: {why}", 0, error in _OWN_FAULTS)
 
     def check_store(self, order: w.CheckStore) -> CheckedStore:
-        """Some of the files, by name. What was spilled is looked at on its disk."""
+        """Some of the files, by name. Spilled files are looked at on their disk."""
         found, damaged = bulk.check_store(self._store_root, order.after)
         for path in damaged:
             self._ends.put(FileDamaged(key_of(path)))
@@ -434,7 +434,7 @@ class FileBackend:
         return len(order.data)
 
     def close(self, number: int) -> Facts | None:
-        """Close it; what it is then."""
+        """Close it; its facts then."""
         handle = self.handles.pop(number)
         replaced = number in self._replaced
         self._replaced.discard(number)
@@ -490,7 +490,7 @@ class FileBackend:
             handle.close()
 
     def _check(self, ino: int, opened: Opened) -> None:
-        """After it was read, so that it was good while it was read. EBADMSG: what lies here is damaged; this node is told, too."""
+        """After it was read, so that it was good while it was read. EBADMSG: the part here is damaged; this node is told, too."""
         if opened.kind == LOCAL and self.io.check_part(ino)[0] == w.PART_DAMAGED:
             raise OSError(errno.EBADMSG, "its content is damaged")
 

@@ -1,4 +1,4 @@
-"""What the files of a node have beside them: where other members are reached for data, and the kernel caches of its mounts."""
+"""The neighbours of a node's files: where other members are reached for data, and the kernel caches of its mounts."""
 
 from __future__ import annotations
 

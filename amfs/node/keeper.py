@@ -17,7 +17,7 @@ import subprocess
 from amfs.host.fusemounts import Within
 from amfs.libexec import program
 
-_ANSWER = struct.Struct("=iiQ")  # what it is about, errno, number
+_ANSWER = struct.Struct("=iiQ")  # kind, errno, number
 _NAMESPACES, _NUMBERS, _MOUNT, _SERVED = range(1, 5)  # as in keeper.c
 _WORDS = {
     _NAMESPACES: "no namespaces can be made",
@@ -84,7 +84,7 @@ class Keeper:
             self._line.sendall(os.fsencode(source) + b"\0" + os.fsencode(path))
             return self._answer()[1]
         except TimeoutError:
-            self.interrupt()  # what it may still say would be taken for another answer
+            self.interrupt()  # a late answer of it would be taken for another one
             raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
 
     def settle(self) -> str:
@@ -102,7 +102,7 @@ class Keeper:
             self._line.send(b"\0" + os.fsencode(path), socket.MSG_DONTWAIT)
 
     def interrupt(self) -> None:
-        """Have whoever waits for an answer in another thread wait no longer. The keeper ends; its mounts, which are served, do not."""
+        """Have a thread that waits for an answer wait no longer. The keeper ends; its mounts, which are served, do not."""
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
             self._line.shutdown(socket.SHUT_RDWR)

@@ -226,7 +226,7 @@ class Loop:
             transport.flush(now())
 
     def _tell_clock(self, time_now: float) -> None:
-        """What follows happened before this."""
+        """Give the file system the time; the events that follow happened before it."""
         if self.core is not None and self.core.fs is not None:
             self.act(self.core.node, self.core.handle(ClockRead(time.time_ns()), time_now))
 

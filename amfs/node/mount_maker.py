@@ -66,7 +66,7 @@ class MountMaker:
         return self._last
 
     def take(self) -> list[Made | Settled | Refused]:
-        """What has become of jobs since the last call."""
+        """Outcomes of jobs since the last call."""
         taken = []
         while self._done:
             taken.append(self._done.popleft())

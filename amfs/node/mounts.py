@@ -39,7 +39,7 @@ _TRY_AGAIN_S = 10.0  # after a mount for tasks that could not be made
 
 
 class Mount(Protocol):
-    """One mount, whoever speaks to the kernel."""
+    """One mount, in any adapter to the kernel."""
 
     number: int
     path: str
@@ -213,7 +213,7 @@ class Mounts:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._socket_path)
         door.bind(self._socket_path)
-        os.chmod(self._socket_path, 0o600)  # the directory is closed to others, and who connects is asked for his number
+        os.chmod(self._socket_path, 0o600)  # the directory is closed to others, and a client is asked for its user
         door.listen(16)
         self._poll.register(door, select.EPOLLIN)
         return door
@@ -249,7 +249,7 @@ class Mounts:
     # ── events and effects ─────────────────────────────────────────────────────────────────────────
 
     def collect(self) -> list[Event]:
-        """What mounts ask. Never blocks."""
+        """Requests of mounts. Never blocks."""
         events: list[Event] = []
         for fd, _ in self._poll.poll(0):
             mount = self._by_fd.get(fd)
@@ -283,7 +283,7 @@ class Mounts:
     def forget(
         self, inodes: tuple[int, ...], entries: tuple[tuple[int, bytes], ...], but: object = None, gone: int = 0
     ) -> list[tuple[Mount, int]]:
-        """Have the kernel forget, in every mount but one (an endpoint), what is old. Returns at once what ``await_forgotten`` waits for."""
+        """Have the kernel forget, in every mount but one (an endpoint), old names. Returns at once what ``await_forgotten`` waits for."""
         mounts = [mount for mount in self._mounts.values() if but != mount.endpoint and not mount.is_ended()]
         return [(mount, number) for mount in mounts for number in mount.forget(inodes, entries, gone)]
 
@@ -418,7 +418,7 @@ class Mounts:
         self._tasks_again = time.monotonic() + _TRY_AGAIN_S
 
     def _lose(self, fd: int) -> None:
-        """A keeper has ended by itself. Who is in its namespaces goes on; nobody else can enter them."""
+        """A keeper has ended by itself. Processes in its namespaces go on; no other can enter them."""
         keeper = self._keepers.pop(fd)
         self._poll.unregister(fd)
         log.warning("the process that keeps mounts (%d) has ended", keeper.pid)

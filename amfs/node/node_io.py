@@ -75,9 +75,9 @@ _OWN_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.EFBIG, errn
 _SERIAL = struct.Struct("<8xQ")
 _FLAGS = struct.Struct("<4xI")
 KILLS_TOGETHER_S = 2.0  # tasks that are killed so shortly after the kernel killed some are taken for those
-_KILLED = (9, 128 + 9)  # the signal, and how a shell says that what it ran got it
+_KILLED = (9, 128 + 9)  # the signal, and how a shell says that its child got it
 _DETAIL = 11  # where a completion of the launcher has its words,
-_TRACES = 13  # and where what a blind task did
+_TRACES = 13  # and where the traces of a blind task
 
 
 def _job_done(serial: int, error: str, size: int, code: int, directory: bool = False) -> JobDone:
@@ -126,7 +126,7 @@ class NodeIO:
         if files is not None:
             files.umasks = self.umasks
         self.keep_files = False  # an interrupted run that is to be resumed: its files are set aside before the store ends
-        self.immediate: list[Event] = []  # what ended at once
+        self.immediate: list[Event] = []  # of works that ended at once
         self.spilled = SpillDirectory(store, self.limits.spill)
         self.spilled.on_start(lambda: setattr(self, "grown", True))
         self._room_read_at = 0.0
@@ -166,7 +166,7 @@ class NodeIO:
         return self._copier
 
     def fds(self) -> list[int]:
-        """What to watch; may grow when the copier starts."""
+        """Descriptors to watch; may grow when the copier starts."""
         fds = [self.launcher.fd] if self._copier is None else [self.launcher.fd, self._copier.fd]
         fds += [fd for fd in (self.spilled.fd, self.urls.fd) if fd >= 0]
         if self.files is not None:
@@ -174,12 +174,12 @@ class NodeIO:
         return fds if self.mounts is None else [*fds, self.mounts.fd]
 
     def take_immediate(self) -> list[Event]:
-        """What ended at once since the last call."""
+        """Events of works that ended at once, since the last call."""
         events, self.immediate = self.immediate, []
         return events
 
     def collect(self) -> list[Event]:
-        """What ended since the last call. Never blocks."""
+        """Events since the last call. Never blocks."""
         events = self.take_immediate()
         done = self.launcher.completions()
         if done:
@@ -224,7 +224,7 @@ class NodeIO:
         return f"{what}, for programs and for files in {self.store.path.parent}" if self.store.in_memory else what
 
     def _read_room(self) -> RoomRead:
-        """How full the memory is, whoever filled it."""
+        """How full the memory is, by files of all owners."""
         self._room_read_at = time.monotonic()
         facts = os.statvfs(self.store.root)
         free, others, parts = facts.f_bavail * facts.f_frsize, 0, False
@@ -241,7 +241,7 @@ class NodeIO:
     # ── acts ───────────────────────────────────────────────────────────────────────────────────────
 
     def failed(self, effect: Any, error: Exception) -> Send | None:
-        """An act raised an error, of which whoever waits for it hears. It must not end the node, which serves others as well."""
+        """An act raised an error; its waiter hears of it. It must not end the node, which serves others as well."""
         log.error("%s: %s: %s", type(effect).__name__, type(error).__name__, error)
         text = error.strerror or str(error) if isinstance(error, OSError) else str(error)
         if isinstance(effect, (FetchData, StageIn, CopyOut, SpillOut, BringBack)):

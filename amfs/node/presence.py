@@ -25,7 +25,7 @@ log = logging.getLogger("amfs.node")
 
 
 class Presence:
-    """Of the node with this configuration. ``abandoned``: what started the session was ended before that was complete."""
+    """Of the node with this configuration. ``abandoned``: the process that was starting the session was ended before."""
 
     def __init__(self, config: NodeConfig) -> None:
         """Raises SystemSetupError if no file can be locked there."""
@@ -61,7 +61,7 @@ class Presence:
             self._say(f"cannot make {self.directory} again: {error}")
 
     def over(self) -> None:
-        """The whole session ends: whoever looks later, on this host, need not ask the nodes on others."""
+        """The whole session ends: a process that looks later, on this host, need not ask the nodes on others."""
         with contextlib.suppress(OSError):
             if self._is_ours():
                 (self.directory / records.OVER).touch(mode=0o600)

@@ -1,7 +1,7 @@
 """The spill directory of one node: a directory on a disk for what its memory cannot hold. I/O.
 
-Owns the directory, which is made when the first file is spilled, and what stands in the store for a spilled file: a symbolic link, so that
-whoever opens the file by its name in the store finds it. A file in the directory has the number of the job that copied it for its name.
+Owns the directory, which is made when the first file is spilled, and a spilled file's place in the store: a symbolic link, so that
+a program that opens the file by that name finds it. A file in the directory has the number of the job that copied it for its name.
 Must not know: which files are spilled, and when (``engine.room``).
 """
 
@@ -27,8 +27,8 @@ EXACT = 1 << 31  # for the copier, in place of a mode: the mode and the times of
 
 
 def parent_of(chosen: str, store: str) -> tuple[str, str]:
-    """The directory below which to spill, or "" and the reason in words. ``chosen``: what the user says; "" is $TMPDIR or the like, if that
-    is on a disk, and not where the store is. Raises SystemSetupError when what the user says cannot be used."""
+    """The directory below which to spill, or "" and the reason in words. ``chosen``: by the user; "" is $TMPDIR or the like, if that
+    is on a disk, and not where the store is. Raises SystemSetupError when the user's choice cannot be used."""
     if chosen == NONE:
         return "", "spilling is switched off (--spill none)"
     if chosen:
@@ -60,7 +60,7 @@ def _limit(store: Store, sharing: int) -> tuple[int, str, bool]:
 def memory_limits(
     store: Store, *, limit: int = 0, high_water: float = 0.0, spill: str = "", spill_limit: int = 0, sharing: int = 1
 ) -> MemoryLimits:
-    """What the options of a node mean. ``sharing``: nodes that are started here together. Raises SystemSetupError."""
+    """The limits by the options of a node. ``sharing``: nodes that are started here together. Raises SystemSetupError."""
     parent, why = parent_of(spill, store.root)
     directory = f"{parent}/{store.path.name}-{os.urandom(4).hex()}" if parent else ""
     usual = MemoryLimits()
@@ -72,7 +72,7 @@ def memory_limits(
 
 
 class SpillDirectory:
-    """What one node has spilled. ``path`` does not exist yet."""
+    """The spilled files of one node. ``path`` does not exist yet."""
 
     def __init__(self, store: Store, path: str) -> None:
         """``path`` "": there is none. Raises OSError."""

@@ -117,8 +117,8 @@ class Store:
         self.sandboxes = str(inside / "work" / "sandboxes")
         self.logs = str(inside / "logs")
         self.session = session
-        self.back = str(inside / "back")  # what comes back from the spill directory, and links to what is there
-        self.aside = str(inside / "aside")  # what is to be deleted and has lost its name already
+        self.back = str(inside / "back")  # files coming back from the spill directory, and links into it
+        self.aside = str(inside / "aside")  # files to be deleted, which have lost their names already
         self._numbers = itertools.count()
         self.remover = ThreadPoolExecutor(1, "amfs-remove")
         for directory in (self.sandboxes, self.logs, self.aside, self.back):
@@ -174,7 +174,7 @@ class Store:
                     os.unlink(path)
 
     def replace(self, by: str, key: str) -> None:
-        """Give the name of ``key`` to the file ``by``. What it named before goes by a thread if it is large. Raises OSError."""
+        """Give the name of ``key`` to the file ``by``. The old file goes by a thread if it is large. Raises OSError."""
         path = self.path_of(key)
         with contextlib.suppress(FileNotFoundError):
             if os.lstat(path).st_blocks * 512 > _AT_ONCE_BYTES:

@@ -65,7 +65,7 @@ class UrlCopier:
 
     def fetch(self, serial: int, scope: str, url: str, into: str, listing: int = 0, version: ObjectVersion | None = None) -> None:
         """Begin to copy an object into the store, or a directory with all that is in it. ``listing``: it is one that a task has made.
-        ``version``: what the run saw there, and wants to read."""
+        ``version``: the one that the run saw there, and wants to read."""
         self._begin(serial, scope, url, lambda place: self._fetch(place, scope, into, listing, version))
 
     def store(self, serial: int, scope: str, source: str, url: str) -> None:
@@ -73,7 +73,7 @@ class UrlCopier:
         self._begin(serial, scope, url, lambda place: (self._store(place, scope, source), False))
 
     def completions(self) -> list[Completion]:
-        """What has ended since the last call. Never blocks."""
+        """Copies that have ended since the last call. Never blocks."""
         if self.fd < 0:
             return []
         with contextlib.suppress(BlockingIOError):
@@ -105,7 +105,7 @@ class UrlCopier:
             if found.identity != version.identity:
                 raise OSError(errno.ESTALE, _CHANGED)
         temporary = f"{into}.amfs-part-url"
-        with self._lock:  # a list that grows may name a directory and, later, what lies in it: nothing is put into one that tasks read
+        with self._lock:  # a list that grows may name a directory and, later, files in it: nothing is put into one that tasks read
             known = self._trees.setdefault(scope, set())
             if any(into.startswith(f"{tree}/") for tree in known):
                 raise OSError(errno.EEXIST, "lies in a directory that is an input, too; give one of them another name by '#amfs path'")

@@ -33,7 +33,7 @@ class _Storages:
         self._closed = False
 
     def known(self, url: str) -> tuple[Place, Transfers, ThreadPoolExecutor] | None:
-        """What ``at`` has answered before. Never waits."""
+        """An earlier answer of ``at``. Never waits."""
         return self._known.get(url)
 
     def at(self, url: str) -> tuple[Place, Transfers, ThreadPoolExecutor]:
@@ -66,7 +66,7 @@ class _Storages:
             threading.Thread(target=self._end, name="amfs-urls-end", daemon=True).start()
 
     def _end(self) -> None:
-        """What is under way ends first."""
+        """Works under way end first."""
         for _, pool in self._opened.values():
             pool.shutdown(wait=True)
         self._storages.close()

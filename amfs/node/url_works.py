@@ -37,7 +37,7 @@ Reading = Callable[[int, Opened, Callable[[Handle | None], UrlEnd]], UrlEnd]
 
 class UrlWorks:
     """``finish``: (serial, errno, value) of a work that has ended. ``reading``: calls with a file open, None if it lies here as a whole;
-    ``path``: where that is. ``check``: raises EBADMSG if what lies here is damaged. ``known``: by what digest this node knows what lies
+    ``path``: where that is. ``check``: raises EBADMSG if the content here is damaged. ``known``: by what digest this node knows what lies
     here. ``scratch``: the path of a new scratch file."""
 
     def __init__(
@@ -61,14 +61,14 @@ class UrlWorks:
         self._lock = threading.Lock()
 
     def at_once(self) -> tuple[w.WorkHandler, ...]:
-        """What never waits."""
+        """The works that never wait."""
         return (
             w.OpenStorages.by(lambda o: self._open(o.move, o.storage)), w.CloseStorages.by(lambda o: self._close(o.move)),
             w.CountMoved.by(lambda o: self._moved.get(o.move, 0)),
         )  # fmt: skip
 
     def long(self) -> dict[type, Callable[[int, Any], None]]:
-        """What a thread does."""
+        """The works that a thread does."""
         return {w.FetchUrl: self._fetch, w.ReadUrl: self._read, w.StoreUrl: self._store}
 
     def stop(self) -> None:
@@ -86,7 +86,7 @@ class UrlWorks:
         self._threads.close(move)
 
     def _begin(self, serial: int, move: str, file: UrlFile, act: Callable[[Place], T], failed: Callable[[UrlEnd], T]) -> None:
-        """``failed``: what the work ends with if the storage has told a fault."""
+        """``failed``: gives the result of the work if the storage has told a fault."""
         source = self._sources[move][file.source] if move in self._sources else ""
 
         def ended(result: T | BaseException) -> None:

@@ -50,7 +50,7 @@ class Watchdog:
         return entries
 
     def look(self, entries: list[Entry]) -> list[str]:
-        """What is to be said of these."""
+        """Lines to log of these."""
         slow = dict(sorted(entries, key=lambda entry: entry[1]))
         self._said = {what: said for what, said in self._said.items() if what in slow and slow[what] >= said}
         lines = []
@@ -66,5 +66,5 @@ def since(began: float) -> float:
 
 
 def threads_overdue(longer_s: float) -> list[Entry]:
-    """What threads of C are at."""
+    """The work of threads of C."""
     return [(f"{what} {number:#x}", ms / 1000) for what, number, ms in watched(int(longer_s * 1000))]

@@ -27,7 +27,7 @@ _WORDS = {**FINAL, errno.EIO: "its content was lost with a node"}
 
 class Moved(NamedTuple):
     """How it went. ``failed``: path -> why it is not where it should be. ``striped``: files that were left as they are, in stripes over
-    all nodes. ``bytes`` went between nodes, in ``transfers`` copies of files and ``rounds`` rounds; ``remark``: what happened besides."""
+    all nodes. ``bytes`` went between nodes, in ``transfers`` copies of files and ``rounds`` rounds; ``remark``: on nodes that died."""
 
     failed: dict[bytes, str]
     files: int
@@ -50,7 +50,7 @@ def move(
 
     ``kind``: multicast (every node gets all), gather (node ``root`` gets all), allgather (gather, then multicast) or scatter (each file
     to one node, in turn). ``root`` None: for a gather the node that serves this client, else the one that has most. ``nodes``: those
-    that take part (default: all). Raises UsageError, OSError, SessionError; what concerns single files is in the result.
+    that take part (default: all). Raises UsageError, OSError, SessionError; faults of single files are in the result.
     """
     if kind not in KINDS or algorithm not in ALGORITHMS:
         raise UsageError(f"there is no collective {kind} with the algorithm {algorithm}")

@@ -60,12 +60,12 @@ def load(
     storage: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Transferred:
-    """Copy local files into the session. Of a directory its content goes to ``target``; files, and what a pattern matches, go into
+    """Copy local files into the session. Of a directory its content goes to ``target``; files, and matches of a pattern, go into
     ``target`` if that is a directory, if they are several, or if it ends with a slash, else to that name. Sources may be URLs: then
     all are, and ``storage`` is the file that says how their storages are reached.
 
     ``way``: "nodes" (each node copies its share), "client" (this process does), "auto" (nodes if all see the place). Raises UsageError,
-    OSError; what concerns single files is in the result.
+    OSError; faults of single files are in the result.
     """
     _check_way(way)
     given = [sources] if isinstance(sources, str) else list(sources)
@@ -101,7 +101,7 @@ def load(
 
 
 def _remove_halves(files: Files, directories: Iterable[bytes]) -> None:
-    """What nodes that died had begun: under its own name nobody finds it, and whoever reads all files of the directory meets an error."""
+    """Remove halves that nodes began before they died: nobody finds them by name, and a reader of the whole directory gets an error."""
     for directory in directories:
         names = [join(directory, name) for name in files.listdir(directory) if name.startswith(b".amfs-load-")]
         found = files.info_many(names)
@@ -115,7 +115,7 @@ def _check_way(way: str) -> None:
 
 
 def _local_items(work: Work, files: Files, sources: Sequence[str], target: str | bytes, directories: dict[bytes, int]) -> list[Item]:
-    """What is to be loaded, and the directories that must be there, with their modes."""
+    """The files to load, and the directories that must be there, with their modes."""
     chosen: list[str] = []
     for source in sources:
         found = sorted(glob.glob(source)) if has_magic(os.fsencode(source)) and not os.path.lexists(source) else [source]
@@ -248,7 +248,7 @@ def _dump_here(files: Files, work: Work, item: Item) -> None:
 
 
 def _lost(files: Files, work: Work, items: Sequence[Item], dead: Collection[int]) -> list[Item]:
-    """What was loaded, and is not there any more: it went with a node that has died since."""
+    """Loaded files that are not there any more: they went with a node that has died since."""
     lost = gone(files, [item.inside for item in items], dead)
     return [item for item, is_gone in zip(items, lost, strict=True) if is_gone and item.outside not in work.failed]
 
@@ -295,7 +295,7 @@ def _dump_order(node: int, items: Sequence[Item]) -> q.Request[list[q.Copied]]:
 
 
 def _by_nodes(files: Files, work: Work, items: Sequence[Item], op: str, order: Order) -> None:
-    """Every node its share, all at the same time; what a node that dies has not done, others do."""
+    """Every node its share, all at the same time; others do the rest of a node that dies."""
     left = list(range(len(items)))
     if op == "dump":
         items = with_places(files, items)

@@ -1,4 +1,4 @@
-"""What loads and dumps share, whichever way the files go: items, results, digests, and the files of the session that a dump is about."""
+"""Loads and dumps share these, whichever way the files go: items, results, digests, and the files of the session that a dump is about."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Transferred(NamedTuple):
 
 
 class Work:
-    """What became of each file."""
+    """The outcome of each file."""
 
     def __init__(self, progress: Progress | None) -> None:
         self.failed: dict[str, str] = {}
@@ -108,7 +108,7 @@ def mode_of_directory(mode: int) -> int:
 
 
 def inside_items(files: Files, sources: Sequence[bytes], target: str, directories: dict[str, int], is_directory: bool) -> list[Item]:
-    """What is to be dumped, and the directories that must be there, with their modes."""
+    """The files to dump, and the directories that must be there, with their modes."""
     chosen: list[bytes] = []
     for source in sources:
         found = files.glob(source) if has_magic(source) and not files.lexists(source) else [source]

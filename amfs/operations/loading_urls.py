@@ -113,7 +113,7 @@ def _failed(work: Work, url: str, error: OSError, gone: bool) -> bool:
 
 
 def _tell(work: Work, url: str, inside: bytes, node: int, end: UrlEnd) -> None:
-    """What became of a file that a node had to move."""
+    """The outcome of a file that a node had to move."""
     if end.kind == GONE:
         work.fail(url, f"{end.words} from node {node} any more; say it again to go on, or --by client")
     elif end.kind == NUMBER:
@@ -156,7 +156,7 @@ def _load_by_nodes(
         for directory in {one.inside.rpartition(b"/")[0] or b"/" for one in wanted}:
             names = [name for name in files.listdir(directory) if name.startswith(b".amfs-load-%s-" % mover.name.encode())]
             files.call_many([Call(q.UnlinkPath(join(directory, name))) for name in names])
-        left = _lost(files, work, wanted, first - now)  # what had come to a node that has died since
+        left = _lost(files, work, wanted, first - now)  # files that had come to a node that has died since
         mover.died = False
     else:
         for at in left:
@@ -341,7 +341,7 @@ def dump_urls(
 
 
 def _remove_parts(storages: Storages, url: str, prefix: str, keys: set[str]) -> None:
-    """What dumps of these keys have left that were killed. A storage that tells nothing of them is no fault."""
+    """Remove parts that killed dumps of these keys have left. A storage that tells nothing of them is no fault."""
     with suppress(RemoteError):
         uploads = storages.uploads(url)
         for one in older(uploads.of(keys, prefix), time.time(), OLD_S):
@@ -363,7 +363,7 @@ def _dump_by_nodes(
 
 
 def _first_listing(remote: Remote, key: str, transfers: Transfers) -> list[Found]:
-    """What is there: the object of this name, and those below it."""
+    """The objects there: the one of this name, and those below it."""
     above = key.rstrip("/")
 
     def ask() -> list[Found]:

@@ -1,6 +1,6 @@
 """Whether what the nodes of a session hold is what was written: files below a path, and files of runs.
 
-The nodes look; no content moves. What they find damaged they drop. Here is the order in which they are asked, and what they have found.
+The nodes look; no content moves. They drop damaged content. Here is the order in which they are asked, and what they have found.
 """
 
 from __future__ import annotations

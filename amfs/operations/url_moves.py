@@ -27,10 +27,10 @@ from amfs.vocabulary.url_moves import GONE, NUMBER, Secret, UrlEnd, UrlFile
 PASSES = 3  # over what nodes that died had to do
 _AHEAD = 256  # files that a node knows at a time
 _PAUSE_S = 1.0  # after which the place of a node that died is mostly taken
-#: What a node meets while the place of another is taken. (A rename that is done again there finds nothing: ENOENT.)
+#: Errors that a node gets while the place of another is taken. (A rename that is done again there finds nothing: ENOENT.)
 _BROKEN = (errno.EIO, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ESTALE, errno.ENOENT)
 
-Ended = Callable[[int, UrlEnd], None]  # the node, and what became of a file
+Ended = Callable[[int, UrlEnd], None]  # the node, and the outcome of a file
 
 
 class Portion(NamedTuple):
@@ -129,7 +129,7 @@ class UrlMover:
                 if error.errno != errno.ETIMEDOUT or late >= LATE_MAX:
                     raise
                 late += 1
-                continue  # with the same: what it was given before it does not begin again
+                continue  # with the same: it does not begin files again that it was given before
             late, given = 0, []
             if not answer.known:
                 heard, given = 0, [portions[number].file for number in out]

@@ -29,7 +29,7 @@ def getter(cluster: Cluster) -> Callable[..., object]:
             try:
                 return get_async(executor.submit, workers, graph, keys, **options)
             except BaseException:
-                executor.interrupt("the computation failed")  # what its other tasks compute is wanted by nobody
+                executor.interrupt("the computation failed")  # nobody wants the results of its other tasks
                 raise
 
     return get_here

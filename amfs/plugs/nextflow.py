@@ -1,7 +1,7 @@
 """The process beside Nextflow through which its tasks run: ``python -m amfs.plugs.nextflow``. The plugin in ``plugins/nextflow`` starts it.
 
 Owns the connection to amfs for one run of Nextflow, and the lines between the two, one JSON object each: wishes on standard input, what
-became of tasks on standard output. When standard input ends, however Nextflow ended, what runs is killed. Files are where Nextflow puts
+became of tasks on standard output. When standard input ends, however Nextflow ended, its tasks are killed. Files are where Nextflow puts
 them: in its work directory, on a file system that all nodes see. Must not know: Nextflow's scripts, its cache, its retries.
 """
 
@@ -32,7 +32,7 @@ LOOK_S = 1.0  # how often it is looked which tasks run, while one waits
 READ_BYTES = 1 << 20
 WITHDRAWN = ".amfs.withdrawn"  # in the work directory of a task that must not start any more
 
-#: Runs what Nextflow wrote into the work directory. Its output goes where Nextflow's local executor has it; what bash says before is told.
+#: Runs the script that Nextflow wrote into the work directory. Output goes where its local executor has it; earlier words of bash are told.
 SCRIPT = f"[ ! -e {WITHDRAWN} ] || exit 143; exec /bin/bash .command.run >.command.log 2>&1"
 
 # ── the lines ──────────────────────────────────────────────────────────────────────────────────────
@@ -71,7 +71,7 @@ class Started(msgspec.Struct):
 
 
 class EndedTask(msgspec.Struct, omit_defaults=True):
-    """``exit`` -1: there is no exit status. ``why``: what is not the program's own failure."""
+    """``exit`` -1: there is no exit status. ``why``: of a failure that is not the program's own."""
 
     key: int
     exit: int
@@ -296,7 +296,7 @@ class Bridge:
         return []
 
     def close(self) -> None:
-        """Nextflow wants no more. What runs is killed."""
+        """Nextflow wants no more. Tasks that run are killed."""
         self._closed.set()
         try:
             if self.jobs.folders:

@@ -32,12 +32,12 @@ from amfs.provision.provisioner import NodeOptions
 from amfs.provision.systems import System
 from amfs.vocabulary.messages import Shutdown, View
 
-_LOG = "launch.log"  # in the session's directory here: what the launcher and the nodes say
+_LOG = "launch.log"  # in the session's directory here: output of the launcher and the nodes
 _ASK_S = 30.0  # for the system to say which hosts there are
 
 
 class Founding(msgspec.Struct, frozen=True):
-    """What the first node of a session gets on its standard input. ``nodes`` of the record are none yet."""
+    """The message to the first node of a session, on its standard input. ``nodes`` of the record are none yet."""
 
     session: SessionRecord
     options: NodeOptions
@@ -138,7 +138,7 @@ class Allocation:
         with open(os.path.join(os.path.dirname(log), records.LAUNCHERS), "a", encoding="ascii") as known:
             known.write(f"{processes.host_id()} {process.pid} {processes.start_time(process.pid)}\n")
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it ended at once; who waits for it sees that
+        with contextlib.suppress(BrokenPipeError):  # it ended at once; the wait for it sees that
             process.stdin.write(payload)
             process.stdin.close()
         return process

@@ -90,7 +90,7 @@ def _path(session: SessionRecord) -> Path:
 
 
 def load(session: SessionRecord) -> Auto | None:
-    """What is applied to this session, or was; None: nothing ever was."""
+    """The policy applied to this session now, or last; None: there was none."""
     try:
         found = msgspec.json.decode(_path(session).read_bytes(), type=Auto)
     except (OSError, msgspec.MsgspecError):
@@ -126,7 +126,7 @@ def start(session: SessionRecord, policy: Policy, options: NodeOptions) -> None:
             raise SessionError(f"the process that keeps the jobs of {session.name} does not answer: no policy is applied")
         time.sleep(0.1)
     if (book := ledger.load(session)) is not None:
-        book.order(Target(book.wish.nodes))  # what a person wants ends a pause; the policy says how many
+        book.order(Target(book.wish.nodes))  # a person's order ends a pause; the policy says how many
 
 
 def tend(session: SessionRecord) -> None:
@@ -236,7 +236,7 @@ def main(path: str) -> int:
     session = records.load(Path(path))
     mine = (processes.host_id(), os.getpid(), processes.start_time(os.getpid()))
     begun = time.monotonic() + 10.0
-    while (auto := load(session)) is None or auto.process != mine:  # whoever started this one writes it down
+    while (auto := load(session)) is None or auto.process != mine:  # the starter of this process writes it down
         if time.monotonic() > begun:
             return 1
         time.sleep(0.05)

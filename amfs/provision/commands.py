@@ -123,12 +123,12 @@ class Commands:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_END_S)
         if self.system.cancel and self._commands:
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # what it cannot end it would not have ended before, either
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # if it fails now it would have failed before, too
                 subprocess.run(self.system.cancelling(self._session, ()), capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
 
 
 def _ready(log: Path) -> Ready | None:
-    """What the node has said of its start, if it has."""
+    """The node's word of its start, if there is one."""
     for line in reversed(_lines(log)):
         with contextlib.suppress(msgspec.MsgspecError):
             return msgspec.json.decode(line, type=Ready)

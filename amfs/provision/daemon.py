@@ -203,7 +203,7 @@ def log_to(log_file: str) -> int:
 
 @contextlib.contextmanager
 def while_awaited(descriptor: int = 1) -> Iterator[None]:
-    """Within this, the process ends when nobody reads from ``descriptor``, a pipe, any more: whoever started it has given up waiting."""
+    """Within this, the process ends when nobody reads from ``descriptor``, a pipe, any more: the process that started it has given up."""
     done = threading.Event()
     poll = select.poll()
     poll.register(descriptor, 0)  # that the other end is closed is always told
@@ -223,9 +223,9 @@ def while_awaited(descriptor: int = 1) -> Iterator[None]:
 
 
 def report_ready(ready_fd: int | None, node: int, endpoints: tuple[str, ...]) -> None:
-    """Called by the node once it listens: tells whoever started it, and closes the pipe.
+    """Called by the node once it listens: tells the process that started it, and closes the pipe.
 
-    Raises SessionError if they have gone: they gave up waiting, and then this node belongs to nothing.
+    Raises SessionError if that has gone: it gave up waiting, and then this node belongs to nothing.
     """
     try:
         _tell(ready_fd, Ready(node, endpoints, os.getpid(), start_time(os.getpid())))
@@ -250,7 +250,7 @@ def enter(serve: Callable[[NodeConfig, int | None], int]) -> int:
     for order in orders:
         os.set_inheritable(order.ready_fd, False)
         os.set_inheritable(order.log_fd, False)
-    gc.freeze()  # what was imported stays in pages that the nodes share
+    gc.freeze()  # imported modules stay in pages that the nodes share
     for order in orders:
         try:
             child = os.fork()

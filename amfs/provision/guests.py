@@ -62,7 +62,7 @@ class DaskTasks:
         self._dask, self.name, self.patience_s = _library("dask", "distributed"), "dask", START_S
         self._futures: dict[int, Any] = {}
         self._workers: dict[str, str] = {}  # the one of each host
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what fails is raised, too
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)  # failures are raised, too
         try:
             self._client = self._dask.Client(address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -96,7 +96,7 @@ class DaskTasks:
         self._futures.clear()
 
     def stop(self) -> None:
-        """What has begun cannot be stopped from here; it ends with the session."""
+        """Nodes that have begun cannot be stopped from here; they end with the session."""
 
     def cancel(self) -> None:
         end = time.monotonic() + _END_S
@@ -181,7 +181,7 @@ class RayActors:
         """Detached actors go on."""
 
     def stop(self) -> None:
-        """What has begun cannot be stopped from here; it ends with the session."""
+        """Nodes that have begun cannot be stopped from here; they end with the session."""
 
     def cancel(self) -> None:
         if self._actors:
@@ -200,6 +200,6 @@ class _RayActor:
         try:
             run_node(payload, words)
         finally:
-            last = threading.Timer(_END_S, os._exit, (0,))  # whoever asks has the result by then
+            last = threading.Timer(_END_S, os._exit, (0,))  # the asker has the result by then
             last.daemon = True
             last.start()

@@ -188,7 +188,7 @@ class Keeper:
             self.book.save()
             if not self.book.is_taken_down():
                 return True
-            self.book.cancel([job])  # whoever takes it down may have looked at the queue before
+            self.book.cancel([job])  # the command that takes it down may have looked at the queue before
             return False
         except OSError as error:
             if self.book.place.exists():

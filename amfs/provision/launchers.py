@@ -1,4 +1,4 @@
-"""What the environment tells of the program that started this process: a launcher of MPI, or of a batch system's step. Pure."""
+"""The program that started this process, by the environment: a launcher of MPI, or of a batch system's step. Pure."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Ledger(msgspec.Struct):
     jobs: dict[int, Job] = {}
     said: list[str] = []
     keeper: tuple[str, int, int] | None = None
-    words: list[str] = []  # what each job tells its node, and the rest of what it takes to submit one more
+    words: list[str] = []  # words of each job for its node; the next fields are for submitting one more, too
     time_s: int | None = None
     more: list[str] = []
     wish: Wish = msgspec.field(default_factory=Wish)
@@ -109,7 +109,7 @@ class Ledger(msgspec.Struct):
             time.sleep(0.1)
 
     def take_orders(self) -> Iterator[Order]:
-        """Of the keeper: what it was told, in turn."""
+        """Of the keeper: its orders, in turn."""
         for path in sorted(self.place.glob("order-*")):
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 text = path.read_bytes()
@@ -131,7 +131,7 @@ class Ledger(msgspec.Struct):
     # ── the batch system ──
 
     def script(self, number: int, words: Sequence[str], time_s: int | None = None) -> str:
-        """What a job runs, for so long at most. It has no keys in it; those are in the session file, which only its owner can read."""
+        """The script of a job, for so long at most. It has no keys in it; those are in the session file, which only its owner can read."""
         path = daemon.node_environment().get("PYTHONPATH", "")
         node = [sys.executable, "-P", "-m", "amfs", "node", "--join", str(self.place / "session.json")]
         node += ["--tell", str(self.file(number, "node")), *words]
@@ -158,11 +158,11 @@ class Ledger(msgspec.Struct):
         return found.group(1)
 
     def ask(self) -> Mapping[str, Row]:
-        """What the queue says of the jobs. Raises SessionError."""
+        """The jobs, as the queue lists them. Raises SessionError."""
         return self.system.rows(_call(self.system.asking(self.session))) if self.system.state else {}
 
     def cancel(self, jobs: Iterable[str]) -> str:
-        """End jobs; what went wrong, if anything."""
+        """End jobs; the fault, or ""."""
         if not (chosen := list(jobs)):
             return ""
         try:
@@ -172,7 +172,7 @@ class Ledger(msgspec.Struct):
         return ""
 
     def end_jobs(self) -> list[str]:
-        """End all jobs and wait until the queue has none; what could not be had, as lines for the person. Removes the directory then."""
+        """End all jobs and wait until the queue has none; failures, as lines for the person. Removes the directory then."""
         wrong = self.cancel(job.job for job in self.jobs.values() if job.state in OPEN)
         start, cancelled = time.monotonic(), set[str]()
         left = [job.job for job in self.jobs.values() if job.state is JobState.JOINED]
@@ -223,7 +223,7 @@ def load(session: SessionRecord) -> Ledger | None:
 
 
 def _call(command: Sequence[str]) -> str:
-    """What a command of the batch system prints. Raises SessionError with its words. A Ctrl-C does not reach the command: it would end it
+    """The output of a command of the batch system. Raises SessionError with its words. A Ctrl-C does not reach the command: it would end it
     when jobs are cancelled."""
     shown = shlex.join(command)
     try:

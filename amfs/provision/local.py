@@ -231,7 +231,7 @@ class LocalProcesses:
         if not session.directory.exists():  # else some of it may live
             from amfs.host import fusemounts
 
-            fusemounts.sweep(session.name)  # what nodes that were killed could not take along
+            fusemounts.sweep(session.name)  # mounts that killed nodes left
         return remarks
 
 

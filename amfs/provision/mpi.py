@@ -156,7 +156,7 @@ def _complete(session: SessionRecord, patience_s: float) -> None:
 
 
 def _from_first(comm: Any, make: Callable[[], T]) -> T:
-    """What rank 0 makes, on all ranks; its failure fails all."""
+    """The value that rank 0 makes, on all ranks; its failure fails all."""
     value: T | None = None
     failure = ""
     if comm.Get_rank() == 0:
@@ -168,7 +168,7 @@ def _from_first(comm: Any, make: Callable[[], T]) -> T:
 
 
 def _everywhere(comm: Any, make: Callable[[], T]) -> T:
-    """What each rank makes for itself; the failure of one fails all, so that none waits for ever for another."""
+    """The value that each rank makes for itself; the failure of one fails all, so that none waits for ever for another."""
     value, failure = _attempt(make)
     failures = [f"rank {rank}: {text}" for rank, text in enumerate(comm.allgather(failure)) if text]
     if failures:

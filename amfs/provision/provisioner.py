@@ -14,7 +14,7 @@ from amfs.net.records import Ready, SessionRecord
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the options of ``amfs up`` and ``amfs node`` say of a node."""
+    """A node by the options of ``amfs up`` and ``amfs node``."""
 
     slots: int = 0  # 0: the CPUs that the process may use; NO_SLOTS: it runs no tasks
     memory: int = 0  # bytes, 0: not accounted

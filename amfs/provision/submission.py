@@ -142,7 +142,7 @@ class Submission:
 
 
 def end(session: SessionRecord, book: Ledger | None, timeout_s: float = 10.0) -> list[str]:
-    """End a session, and its jobs if ``book`` has any; what could not be had, as lines for the person. On any host."""
+    """End a session, and its jobs if ``book`` has any; failures, as lines for the person. On any host."""
     autoscale.end(session, "the session is taken down")  # or it would start nodes meanwhile
     if book is not None:
         book.stop_keeper()

@@ -1,6 +1,6 @@
 """One batch of a queue: the tasks of one ``execute``, kept in a file of the session's directory, and their run.
 
-Owns the batch's file and its run from the records to the summary. A batch's file is written before anything of it runs, so what was taken
+Owns the batch's file and its run from the records to the summary. A batch's file is written before anything of it runs, so a record
 from the spool is either still there or in a batch; it says how far the spool was read. Must not know: sockets, who waits.
 
 ::
@@ -220,7 +220,7 @@ class Batch:
 
 
 def _common(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """What all of them have alike."""
+    """The variables that all of them have alike."""
     if not environments:
         return {}
     first, *others = environments

@@ -1,4 +1,4 @@
-"""What a command and the queue server of a session say to each other: JSON, one message a line, over a Unix socket. Vocabulary only."""
+"""Messages between a command and the queue server of a session: JSON, one message a line, over a Unix socket. Vocabulary only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Execute(msgspec.Struct, frozen=True, tag="execute"):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """End what runs, and what waits to run, of the batches. What is queued since stays queued."""
+    """End the tasks of the batches that run or wait to run. Tasks queued since stay queued."""
 
 
 class Ask(msgspec.Struct, frozen=True, tag="ask"):
@@ -51,7 +51,7 @@ class Said(msgspec.Struct, frozen=True, tag="said"):
 
 
 class TaskOutput(msgspec.Struct, frozen=True, tag="output"):
-    """What one task wrote."""
+    """The output of one task."""
 
     task: str
     stdout: bytes

@@ -36,7 +36,7 @@ LOOK_S = 0.5  # between two looks whether the session is still there
 PROBE_EVERY = 10  # of these looks, one asks whether a node lives
 ENDED_KEPT = 20  # batches whose end can be told to a command that lost the server
 FORGET_S = 3600.0  # nothing was queued by a shell that is not seen here; it may live in another PID namespace
-HELD_MAX = 2000  # events that wait for a slow command; what is merely shown is left out beyond
+HELD_MAX = 2000  # events that wait for a slow command; events merely shown are left out beyond
 
 log = logging.getLogger("amfs.queue")
 
@@ -192,7 +192,7 @@ class Server:
                     if listener is not None and isinstance(answer, q.Accepted):
                         threading.Thread(target=self._pass_on, args=(line, listener), name="events", daemon=True).start()
         except (OSError, ValueError):
-            pass  # it has gone; what it asked for goes on
+            pass  # it has gone; its batch goes on
         finally:
             if listener is not None:
                 with self.changed:

@@ -48,13 +48,13 @@ def commands(record: SessionRecord) -> Path:
 
 
 def variables(record: SessionRecord, mount: str) -> dict[str, str]:
-    """What tells the commands their session and mount."""
+    """The variables that tell the commands their session and mount."""
     found = {"AMFS_SESSION": record.name, "AMFS_SPOOL": str(spool.make(record.directory))}
     return {**found, "AMFS_MOUNT": mount} if mount else found
 
 
 def script(shell: str, record: SessionRecord, mount: str) -> str:
-    """What a shell evaluates to use the session."""
+    """The text that a shell evaluates to use the session."""
     return shell_functions.script(shell, program("AMFS_queue"), variables(record, mount), str(commands(record)))
 
 
@@ -105,7 +105,7 @@ class Mount:
         return self.within.entering(program("amfs-enter"), directory, *words) if self.within is not None else list(words)
 
     def close(self) -> None:
-        """Unmount; who still stands in it gets errors when the session ends."""
+        """Unmount; processes still in it get errors when the session ends."""
         if self.within is None:
             with contextlib.suppress(UsageError, SystemSetupError, subprocess.TimeoutExpired):
                 fusemounts.unmount(self.path, lazy=True)
@@ -145,7 +145,7 @@ def bash(
 
 
 def _before(environ: Mapping[str, str], interactive: bool) -> str:
-    """What the user's own start of a shell says comes first; the scripts that ours starts have theirs, not ours."""
+    """The user's own start of a shell comes first; the scripts that ours starts have theirs, not ours."""
     if interactive:
         return '[ -r ~/.bashrc ] && . ~/.bashrc\n'
     own = environ.get("BASH_ENV")
@@ -159,7 +159,7 @@ def _after(name: str, interactive: bool, completion: str) -> str:
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
-    """Until the shell ends. Ctrl-C is its business; what ends us ends it."""
+    """Until the shell ends. Ctrl-C is its business; a signal that ends us ends it."""
 
     def pass_on(number: int, frame: object) -> None:
         child.send_signal(number)

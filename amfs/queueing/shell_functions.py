@@ -128,7 +128,7 @@ quoted = shlex.quote  # for bash and zsh
 
 
 def script(shell: str, program: str, variables: dict[str, str], path: str) -> str:
-    """What ``eval`` takes: the variables that name the session, the commands on PATH, and the function. ``program``: that AMFS_queue."""
+    """Text for ``eval``: the variables that name the session, the commands on PATH, and the function. ``program``: that AMFS_queue."""
     if shell == "fish":
         lines = [f"set -gx {name} {_fish(value)}" for name, value in variables.items()]
         lines.append(f"contains -- {_fish(path)} $PATH; or set -gx PATH {_fish(path)} $PATH")

@@ -56,7 +56,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(data: bytes) -> tuple[list[Record], int]:
-    """The whole records in ``data``, and where the last of them ends. What follows may be the beginning of one that is being written."""
+    """The whole records in ``data``, and where the last of them ends. The rest may be the beginning of one that is being written."""
     records: list[Record] = []
     words: list[bytes] | None = None  # of the record that is open
     at = used = 0

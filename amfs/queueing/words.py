@@ -25,7 +25,7 @@ _WITH_VALUE = {"-C": "directory", "--directory": "directory", "--to": "to", "--d
 
 
 class Words(NamedTuple):
-    """What the words say. ``data_arg``: the number of the argument whose node is wished, 0: none."""
+    """The words, understood. ``data_arg``: the number of the argument whose node is wished, 0: none."""
 
     argv: tuple[str, ...]
     inputs: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ def _split(words: tuple[str, ...], plain: bool) -> tuple[tuple[str, ...], dict[s
 
 
 def check(record: Record) -> None:
-    """Raise UsageError for what is wrong with a record whoever runs it: its words, its directory."""
+    """Raise UsageError for faults of a record on any node: its words, its directory."""
     _directory(parse(record.words), record)
 
 

@@ -161,7 +161,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
                 self.rm_file(one)
 
     def mv(self, path1: str, path2: str, **options: Any) -> None:
-        """What ``path2`` was is replaced in one step."""
+        """The file ``path2`` is replaced in one step."""
         old, new = self._strip_protocol(path1), self._strip_protocol(path2)
         if len(quote(old)) + len(quote(new)) > _RENAME_MAX:
             raise OSError(os.strerror(errno.ENAMETOOLONG))
@@ -246,7 +246,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         return [name, *self._options, "-t", str(int(limit)), *arguments]
 
     def _chirp(self, command: str, *arguments: str) -> bytes:
-        """What one command tells. Raises OSError."""
+        """The output of one command. Raises OSError."""
         for path in arguments:
             _check(path)
         self.reach()
@@ -284,7 +284,7 @@ class ChirpFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
 
 class _Reading(io.RawIOBase):
-    """What chirp_get writes, as it comes."""
+    """The output of chirp_get, as it comes."""
 
     def __init__(self, process: subprocess.Popen[bytes], size: int, reach: Callable[[], None]) -> None:
         super().__init__()

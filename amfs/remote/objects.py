@@ -70,7 +70,7 @@ class Objects:
         return self._top + (quote(key, safe="/+:@,;=!$&'()*~") if self._web else key)
 
     def key(self, url: str) -> str:
-        """What ``url`` names here. Only the paths of web servers are written with percent signs."""
+        """The key that ``url`` names here. Only the paths of web servers are written with percent signs."""
         rest = url.partition("://")[2].partition("/")[2]
         return unquote(rest) if self._web else rest
 

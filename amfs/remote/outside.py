@@ -176,6 +176,6 @@ def _lying_together(places: Mapping[str, Place]) -> Iterator[_Keys]:
             else:
                 left.update(urls)
         if len(left) >= _LIST_FROM:
-            first, last = min(left), max(left)  # and what begins both begins all
+            first, last = min(left), max(left)  # and a common beginning of both begins all
             same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
             yield _Keys(remote, first[: first.rfind("/", 0, same) + 1], left)

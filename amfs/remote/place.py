@@ -1,4 +1,4 @@
-"""What a storage outside is to amfs: objects with an identity, read under it, and written so that they are seen when they are whole.
+"""A storage outside, as amfs uses it: objects with an identity, read under it, and written so that they are seen when they are whole.
 
 Owns the interface and its errors. Knows no storage, no session and no settings.
 """
@@ -45,7 +45,7 @@ _NUMBERS = {
 }
 
 _OTHER_HOST, _EXPIRED, _EARLY = "it is for another host", "it has expired", "it is not valid yet"
-#: What the libraries say of a certificate that no setting mends.
+#: Words of the libraries on faults of a certificate that no setting mends.
 _CERTIFICATES = {
     "CaUsedAsEndEntity": "it is that of an authority; the server needs one that an authority has signed, or with basicConstraints=CA:FALSE",
     "NotValidForName": _OTHER_HOST,
@@ -59,14 +59,14 @@ _CERTIFICATES = {
 
 
 def why_untrusted(text: str) -> str:
-    """What is wrong with a certificate, or what somebody does about it, by what a library says of it."""
+    """The fault of a certificate, or advice about it, by a library's words."""
     setting = "the setting 'certificate' names a file with that of its authority"
     return next((words for says, words in _CERTIFICATES.items() if says in text), setting)
 
 
 SILENT_S = 30.0  # without a byte of an answer: the server is given up
 
-#: What may be right a moment later.
+#: Faults that may be gone a moment later.
 TRANSIENT = frozenset((Kind.UNREACHABLE, Kind.BUSY, Kind.PARTLY, Kind.DAMAGED))
 
 
@@ -140,11 +140,11 @@ class Remote(Protocol):
 
     def fetch(self, found: Found, descriptor: int, told: Told) -> None:
         """Its content into an empty local file, as ``read`` has it. DAMAGED if it does not have the sum that the storage tells. ``told``:
-        called with the bytes of each piece, in any thread; what it raises ends the transfer."""
+        called with the bytes of each piece, in any thread; an error that it raises ends the transfer."""
         ...
 
     def write(self, key: str, pieces: Iterable[bytes], size: int = 0) -> Found:
-        """Seen only when whole: if ``pieces`` raises an error, what was there before stays. ``size``: about how large it will be."""
+        """Seen only when whole: if ``pieces`` raises an error, an older object stays. ``size``: about how large it will be."""
         ...
 
     def delete(self, key: str) -> None: ...

@@ -1,4 +1,4 @@
-"""What reaches a storage: endpoints, keys, profiles, and options of its library, by the beginning of URLs.
+"""Settings by which a storage is reached: endpoints, keys, profiles, and options of its library, by the beginning of URLs.
 
 Owns the file of settings (``--storage``, else ``$AMFS_STORAGE``, else ``~/.config/amfs/storage.toml``). Without one the environment and the
 usual files of the storage count. Nothing of it goes into a message, a journal or a log.
@@ -15,7 +15,7 @@ from typing import Any
 from amfs.errors import UsageError
 
 _TEXTS = ("endpoint", "region", "access_key_id", "secret_access_key", "session_token", "profile", "certificate")
-#: What a section may say of an object store, and of which type; everything else belongs into its table ``options``.
+#: Names in a section on an object store, and their types; everything else belongs into its table ``options``.
 NAMES: dict[str, type] = {**dict.fromkeys(_TEXTS, str), "anonymous": bool, "path_style": bool, "options": dict}
 _TYPES = {str: "a text in quotation marks", bool: "true or false, without quotation marks", dict: "a table: { name = value }"}
 
@@ -116,7 +116,7 @@ def certificates(given: Mapping[str, Any]) -> str:
 
 
 def s3_config(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What obstore must be told: of settings, else the environment, else the usual files. Raises UsageError."""
+    """The configuration for obstore: by settings, else the environment, else the usual files. Raises UsageError."""
     profile: dict[str, str] = {}
     if given.get("profile") or not ("access_key_id" in given or os.environ.get("AWS_ACCESS_KEY_ID") or given.get("anonymous")):
         profile = aws_profile(given.get("profile", ""))

@@ -23,7 +23,7 @@ _PIECE = 4 << 20
 _BLOCK = 32 << 20  # bytes of one request that writes: on HDFS each opens the file again
 #: Where a file that was written under another name can take the place of the old one in one step.
 _RENAMING = frozenset(("file", "local", "sftp", "ssh", "webhdfs", "webHDFS", "memory", "smb", "ftp"))
-#: Such a name, and what the file is to be called, of which the name has the first characters.
+#: Such a name, and the final name, of which the name has the first characters.
 _UNFINISHED = re.compile(r"((?:.*/)?)\.amfs-[0-9a-f]{12}-(.+)", re.DOTALL)
 _NAME_MAX = 100
 _KNOWN = "; URLs begin with s3, gs, az, https, http, sftp, webhdfs, hdfs, chirp, or what fsspec knows"
@@ -63,7 +63,7 @@ class System:
         if self._scheme == "chirp":
             fsspec.register_implementation("chirp", "amfs.remote.chirp.ChirpFileSystem", clobber=True)
         try:
-            # fsspec gives the same file system again to whoever asks: two moves would have one connection, and a broken one would stay.
+            # fsspec gives the same file system again to each caller: two moves would have one connection, and a broken one would stay.
             system, path = fsspec.core.url_to_fs(url, skip_instance_cache=True, **options)
         except ImportError as error:
             raise SystemSetupError(f"{url}: {str(error).rstrip('.')}") from None
@@ -113,7 +113,7 @@ class System:
         return self._top + (key if self._web or key.startswith("/") else "/" + key)
 
     def key(self, url: str) -> str:
-        """What ``url`` names here."""
+        """The key that ``url`` names here."""
         path = str(self._system._strip_protocol(url))
         return path.rstrip("/") + "/" if url.endswith("/") and not self._web else path
 
@@ -235,7 +235,7 @@ class System:
         return written._replace(key=key)
 
     def _into(self, key: str, act: Callable[[], Any]) -> Any:
-        """What is missing is its directory."""
+        """Do it; a missing thing means its directory."""
         try:
             return self._do(key, act)
         except RemoteError as error:

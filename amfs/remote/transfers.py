@@ -96,7 +96,7 @@ class Transfers:
         raise AssertionError("not reached")
 
     def give_up(self) -> None:
-        """What is under way ends as it will, and is not tried again; nothing else begins."""
+        """Transfers under way end as they will, and are not tried again; no other begins."""
         self._given_up = True
 
     def run(self, jobs: Iterable[Job], act: Callable[[Job], Value]) -> Iterator[tuple[Job, Value | OSError]]:

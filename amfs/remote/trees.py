@@ -1,4 +1,4 @@
-"""What lies below a key, as a directory: its files and empty directories, and one identity for all of them. Directories are put there, too.
+"""Objects below a key, as a directory: files and empty directories, and one identity for all of them. Directories are put there, too.
 
 Owns the names that such a directory has here, those that it cannot have, and the record of what amfs has put there. Must not know:
 sessions, runs, where a directory is put or comes from.
@@ -137,8 +137,8 @@ def listing_of(sizes: Iterable[tuple[str, int]]) -> int:
 
 
 def made(place: Place, listing: int) -> Tree:
-    """The directory that amfs has put there last, without what others have put beside its files. Raises RemoteError if what is there is not
-    that any more, or not the one of ``listing``."""
+    """The directory that amfs has put there last, without what others have put beside its files. Raises RemoteError if it is not
+    there as that any more, or is not the one of ``listing``."""
     remote, top = place.remote, place.key.rstrip("/") + "/"
     record = _read_record(place.remote, top)
     there = _below(place)
@@ -149,8 +149,8 @@ def made(place: Place, listing: int) -> Tree:
 
 
 def publish(place: Place, source: str, stored: Callable[[str, str], Found]) -> int:
-    """Put all files below ``source`` there, many at a time, and then the record of them. ``stored`` puts one, a path, to a key. What an
-    earlier publication put there, this one lacks and nobody has changed since is deleted. Returns the bytes. Raises OSError with the first
+    """Put all files below ``source`` there, many at a time, and then the record of them. ``stored`` puts one, a path, to a key. Objects
+    of an earlier publication that this one lacks and nobody has changed since are deleted. Returns the bytes. Raises OSError with the first
     fault: nothing else is begun then."""
     from amfs.remote.transfers import Transfers
 

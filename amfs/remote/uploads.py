@@ -1,4 +1,4 @@
-"""What was written in part and never ended: uploads in parts on S3 servers, and files that have no name of their own yet on others.
+"""Uploads that never ended: in parts on S3 servers, and as files that have no name of their own yet on others.
 
 Owns which there are, and their removal. obstore cannot list uploads, so the two requests are made and signed here (AWS Signature Version
 4). Must not know: who began them. No storage keeps a mark of that; only their age tells whether somebody may still be at work.

@@ -1,4 +1,4 @@
-"""What a web server's page of a directory names: Apache, nginx, lighttpd, Python's and others' write one link for each entry.
+"""The names on a web server's page of a directory: Apache, nginx, lighttpd, Python's and others' write one link for each entry.
 
 Owns which links are entries. fsspec leaves out every name that begins with ``http``, and takes links that sort the page for files.
 """

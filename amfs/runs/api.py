@@ -70,7 +70,7 @@ class RunResult:
         return self._trace.timeline()
 
     def graph(self, grouped: bool | None = None) -> Drawing:
-        """Who waited for whom: see ``amfs.graph``."""
+        """Which task waited for which: see ``amfs.graph``."""
         return graph(self.workflow, grouped)
 
     def _repr_html_(self) -> str:
@@ -98,7 +98,7 @@ class RunResult:
 
 
 def graph(workflow: Workflow | str | os.PathLike[str] | Iterable[Task], grouped: bool | None = None) -> Drawing:
-    """A picture of a workflow, which notebooks show: who waits for whom. ``grouped``: one box for tasks of one kind and level (None: when
+    """A picture of a workflow, for notebooks: which task waits for which. ``grouped``: one box for tasks of one kind and level (None: when
     there are many). Raises WorkflowError if a list cannot be read."""
     from amfs.display.html import Drawing
     from amfs.translate.detect import load
@@ -468,7 +468,7 @@ class Session:
         return self._live.nodes()
 
     def summary(self) -> str:
-        """What ran, what failed, what moved, as text (the paper's Table 2 by stage)."""
+        """Tasks that ran and failed, and bytes that moved, as text (the paper's Table 2 by stage)."""
         from amfs.display.progress import summary_text
 
         if self._summary is None:
@@ -482,7 +482,7 @@ class Session:
         return self._trace.timeline()
 
     def graph(self, grouped: bool | None = None) -> Drawing:
-        """Who waits for whom, of the tasks so far: see ``amfs.graph``."""
+        """Which task waits for which, of the tasks so far: see ``amfs.graph``."""
         return graph(Workflow([handle.task for handle in self._handles], "session"), grouped)
 
     def __repr__(self) -> str:
@@ -531,7 +531,7 @@ class Session:
         self._abandon("interrupted")
 
     def _at_exit(self) -> None:
-        """Who forgets to close leaves nothing behind all the same. Not for a forked child: the session is its parent's."""
+        """A program that forgets to close leaves nothing behind all the same. Not for a forked child: the session is its parent's."""
         if os.getpid() == self._process:
             self._abandon("the program ended")
 

@@ -54,7 +54,7 @@ class RunOptions(msgspec.Struct, kw_only=True):
 
 
 class RunContext:
-    """The loop and what is behind it: an embedded node, or a session of node servers. A context manager."""
+    """The loop and the nodes behind it: an embedded node, or a session of node servers. A context manager."""
 
     def __init__(self, options: RunOptions, adopt: str = "") -> None:
         self.options = options
@@ -140,7 +140,7 @@ class RunContext:
         if self.node_io is not None:
             self.node_io.close()
         if self.node_io is not None:
-            self.node_io.spilled.close()  # unless before: what is spilled was set aside by now
+            self.node_io.spilled.close()  # unless before: spilled files were set aside by now
         if self.store is not None:
             self.store.close()
         if self.core is None:

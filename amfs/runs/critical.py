@@ -72,7 +72,7 @@ def waited_us(trace: Trace, at: int, places: Mapping[str, int] | None = None) ->
 
 
 def losses(trace: Trace, slots: int) -> Losses:
-    """What became of the time of ``slots`` slots between the first and the last moment of the trace."""
+    """The use of the time of ``slots`` slots between the first and the last moment of the trace."""
     places = _places(trace)
     changes: list[tuple[int, int, int, int]] = []  # moment, change of running, of ready tasks without files, of ready tasks with
     for at in range(len(trace)):

@@ -281,7 +281,7 @@ class RunDriver:
         self.context.loop.act(self.client, [Send(node, message)])
 
     def _take_in(self, message: m.Message) -> None:
-        """What is not for the submitter: answers to readers, news."""
+        """Messages that are not for the submitter: answers to readers, news."""
         if isinstance(message, m.Located):
             for at in message.files:
                 for reader in list(self.readers.get(at.name, ())):

@@ -1,7 +1,7 @@
 """Sub-workflows whose documents tasks of the run make: read when they have been made, and made a part of the run.
 
-Owns the thread that reads the documents; the tasks join the run in the loop's thread. What an earlier run has left is taken in before a
-resumed run begins, so that its tasks are skipped like all others. Who waits for whom is decided by ``engine.hierarchy``.
+Owns the thread that reads the documents; the tasks join the run in the loop's thread. Documents of an earlier run are taken in before a
+resumed run begins, so that its tasks are skipped like all others. ``engine.hierarchy`` decides which task waits for which.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def take_in_made(
         return task.id not in workflow.later and bool(sizes_of(index))
 
     def sizes_of(index: int) -> tuple[tuple[int, ...]] | None:
-        """What the outputs of a task had, if it has finished with what it would read now."""
+        """The sizes of a task's outputs, if it has finished with the inputs that it would read now."""
         left = past.done.get(derivation.key(index))
         return (left[0],) if left is not None and (trust or derivation(index) == left[1]) else None
 

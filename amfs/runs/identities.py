@@ -61,7 +61,7 @@ class Identities:
         self._known.update(zip(lacking, found, strict=True))
 
     def _learn_at_urls(self, names: list[str], paths: list[str]) -> tuple[list[str], list[str]]:
-        """What is left: files of this machine."""
+        """Returns the rest: files of this machine."""
         from amfs.remote.outside import Outside
 
         at = {name: path for name, path in zip(names, paths, strict=True) if "://" in path}
@@ -92,7 +92,7 @@ class Identities:
         return xxh64("\n".join([f"{kind} {where}", *lines]).encode(errors="surrogateescape"))
 
     def _stat(self, path: str) -> tuple[os.stat_result, str]:
-        """What a path leads to, and where that is."""
+        """The file that a path leads to, and its place."""
         found = os.lstat(path)
         if stat.S_ISLNK(found.st_mode):
             return os.stat(path), os.path.realpath(path)

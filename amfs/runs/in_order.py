@@ -17,7 +17,7 @@ class InOrder(Generic[T]):
         self._kept: dict[int, T] = {}
 
     def add(self, number: int, item: T) -> Iterator[T]:
-        """Take an item; gives out, in order, what no longer has to wait."""
+        """Take an item; gives out, in order, those that no longer have to wait."""
         if number < self._next:
             yield item
             return

@@ -1,6 +1,6 @@
 """In a notebook, an interrupt of the kernel ends the work that was started from it: calls of executors, tasks of open sessions.
 
-IPython raises KeyboardInterrupt in the cell, wherever that waits; afterwards what is registered here is told. Elsewhere nothing happens.
+IPython raises KeyboardInterrupt in the cell, wherever that waits; afterwards objects registered here are told. Elsewhere nothing happens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from amfs.display.front_end import in_notebook, shell
 
 class Interruptible(Protocol):
     def interrupt(self) -> None:
-        """End what runs and what waits."""
+        """End the tasks that run or wait."""
 
 
 ENDED = "amfs: interrupted: the tasks and calls that went on were ended; the cluster can be used again"

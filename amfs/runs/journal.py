@@ -2,7 +2,7 @@
 
 Append-only. A record is ``u32 length, u32 check, payload``, little-endian; ``check`` is the low half of the payload's XXH64 and the
 payload is MessagePack. The first record is the header, the others are lists of (task key, sizes of outputs, derivation, times of outputs);
-``workflow/derivation.py`` says what key and derivation are. A torn or damaged record ends the reading: what is before it counts.
+``workflow/derivation.py`` says what key and derivation are. A torn or damaged record ends the reading: the records before it count.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Header(msgspec.Struct, array_like=True):
 
 
 class Past(msgspec.Struct):
-    """What an earlier run left: of each finished task, by its key, the sizes of its outputs, its derivation, and their times. Empty if the
+    """Results of an earlier run: of each finished task, by its key, the sizes of its outputs, its derivation, and their times. Empty if the
     journal is of an older format, which did not say what tasks had read."""
 
     header: Header
@@ -74,7 +74,7 @@ def aside(path: Path) -> Path:
 
 
 def read(path: Path) -> Past | None:
-    """What the journal says; None if there is none. Raises UsageError if it is no journal at all."""
+    """The content of the journal; None if there is none. Raises UsageError if it is no journal at all."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What processes that died have left on this host: stores, spill directories, scratch directories. Removed when a run or session begins.
+"""Things that dead processes have left on this host: stores, spill directories, scratch directories. Removed when a run or session begins.
 
 Owns the decision what is kept: the files of a killed run that ``--resume`` can go on with. Whether an owner is dead ``host.orphans`` tells.
 """
@@ -63,7 +63,7 @@ def _wanted(path: Path) -> Leftover:
 
 
 def free(left: Iterable[Leftover]) -> None:
-    """Remove them, and what they have spilled."""
+    """Remove them, and their spilled files."""
     for one in left:
         orphans.discard(one.path)
 
@@ -81,7 +81,7 @@ def sweep(place: str = "", spare: str = "", anew: Path | None = None) -> list[Le
     kept = [one for one in kept if str(one.path) != spare]
     for one in kept:
         if (taken := orphans.adopt(one.path)) is not None:
-            remove_tree(str(one.path / WORK))  # what its tasks have left half-done is of use to nobody
+            remove_tree(str(one.path / WORK))  # half-done files of its tasks are of use to nobody
             taken.release()
     return kept
 

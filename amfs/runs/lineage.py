@@ -1,4 +1,4 @@
-"""How a file came to be, as the journal and the task list of a run tell it: the task that made it, what that read, who reads it.
+"""How a file came to be, as the journal and the task list of a run tell it: the task that made it, its inputs, its readers.
 
 Owns the search in list and journal. Must not know: sessions, how a story is printed.
 """
@@ -17,7 +17,7 @@ from amfs.workflow.workflow import Task, canonical, complete
 
 
 class RunOf:
-    """The last run of a list. ``why``: what of it cannot be known, in words; then there are no tasks."""
+    """The last run of a list. ``why``: why it cannot be known, in words; then there are no tasks."""
 
     def __init__(
         self, file: str, base: str, journal: str, tasks: Sequence[Task] = (), done: frozenset[int] = frozenset(), why: str = ""

@@ -88,7 +88,7 @@ class SessionSizes:
         self._known: dict[str, int] = {}
 
     def ask(self, names: Sequence[str]) -> None:
-        """Of many at a time; what else is asked for is asked for one by one. Raises SessionError."""
+        """Of many at a time; others are asked for one by one. Raises SessionError."""
         from amfs.client.files import Files
 
         if not names:

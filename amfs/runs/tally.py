@@ -60,7 +60,7 @@ class Counts(msgspec.Struct):
     busy_us: int = 0
     fetched: int = 0
     to_shared: int = 0
-    without: int = 0  # what the tasks read and wrote
+    without: int = 0  # bytes that the tasks read and wrote
 
 
 class Tally:

@@ -37,7 +37,7 @@ END = ".end"  # of a run that somebody watched: how it stood when it ended
 ASK_BYTES_MAX = 1 << 16
 PATIENCE_S = 2.0
 COUNTED_AT_ONCE = 20_000  # tasks whose stages are counted for one question
-WATCHED_S = 5.0  # who has asked so lately wants to know the end
+WATCHED_S = 5.0  # a watcher that has asked so lately wants to know the end
 
 _numbers = itertools.count(1)
 
@@ -104,7 +104,7 @@ class Watched:
         self.path = folder / name
 
     def close(self) -> None:
-        """Nobody can ask any more. Who watched finds how it ended. Repeatable."""
+        """Nobody can ask any more. Those that watched find how it ended. Repeatable."""
         path, self.path = self.path, None
         if path is None:
             return
@@ -151,7 +151,7 @@ class Watched:
         done = threading.Event()
 
         def collect() -> None:
-            with contextlib.suppress(Exception):  # whoever looks must not end the run
+            with contextlib.suppress(Exception):  # a watcher must not end the run
                 box.append(self.told(ask))
             done.set()
 

@@ -19,7 +19,7 @@ _DONE = Task("done", ("true",))
 class CommandRun:
     """The run that ``amfs run`` drives, for the thread of the script (``world.Run``).
 
-    ``over`` is set by the command when the run ends; what waits then stops.
+    ``over`` is set by the command when the run ends; waits then stop.
     """
 
     def __init__(self, driver: RunDriver, checker: StreamChecker) -> None:

@@ -15,7 +15,7 @@ LANGUAGES = ("swift-t", "swift-k")
 
 
 def unknown_programs(program: Program, find: Callable[[str], str]) -> list[Fault]:
-    """Programs of apps that surely run, and that are not there. ``find``: of a program's name, what is wrong, or "". A program with a
+    """Programs of apps that surely run, and that are not there. ``find``: the fault of a program's name, or "". A program with a
     directory in its name may be made by a task, and one that is a file of the script, too."""
     scopes = [scope for scope in (program.body.scope, *(one.scope for one in program.functions)) if scope is not None]
     mappings = [symbol.mapping for scope in scopes for symbol in scope.symbols if symbol.mapping is not None]

@@ -35,7 +35,7 @@ def evaluate_in(directory: str, code: str, expression: str, persistent: bool) ->
 
 
 def serve() -> None:
-    """A line in, a line out. What the code prints goes to standard error's place, the terminal."""
+    """A line in, a line out. Output of the code goes to standard error's place, the terminal."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     for line in sys.stdin:

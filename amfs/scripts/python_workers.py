@@ -19,7 +19,7 @@ from amfs.swift.requests import Refused
 
 _SERVER = Path(__file__).with_name("python_leaf.py")
 
-#: Seconds until a node's idle process leaves its slot to tasks. What it knew is gone then.
+#: Seconds until a node's idle process leaves its slot to tasks. Its variables are gone then.
 _IDLE_S = 5.0
 
 

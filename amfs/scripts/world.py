@@ -1,4 +1,4 @@
-"""What a running script asks for: files (those of the run too), programs, Python, output. Answers come when they are there."""
+"""The world that a running script asks: files (those of the run too), programs, Python, output. Answers come when they are there."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class World:
     # ── programs ───────────────────────────────────────────────────────────────────────────────────
 
     def _execute(self, request: r.Execute) -> r.Executed:
-        for name in request.inputs:  # what a task has made may be in memory only
+        for name in request.inputs:  # files that a task has made may be in memory only
             if self.run.makes(name) and not os.path.exists(self.host.path(name)):
                 self._write_file(r.WriteFile(name, self.run.read(name)))
         import subprocess  # few scripts start programs outside tasks

@@ -29,7 +29,7 @@ class There(Protocol):
 
 
 class Network(Protocol):
-    """What the nodes of a session have together."""
+    """The things that the nodes of a session share."""
 
     random: random.Random
     late: list[Callable[[], None]]
@@ -55,7 +55,7 @@ class SimAsking:
         self._contents = contents
         self._number = number
         self._changed: Changed = []  # where the work that is done now has changed something, and the ticket of that
-        self._rest: list[tuple[object, Callable[[], Any]]] = []  # what has come of a work so far -> the next step of it
+        self._rest: list[tuple[object, Callable[[], Any]]] = []  # the result of a work so far -> its next step
         self._so_far: dict[int, Any] = {}  # serial -> of works that have begun another step
 
     def works(self) -> tuple[w.WorkHandler, ...]:
@@ -146,7 +146,7 @@ class SimAsking:
         return changed
 
     def answer(self, event: FsWorked, changed: Changed) -> FsWorked | None:
-        """What is heard of a work. None: nothing yet, since backups do not know what it changed."""
+        """The news of a work. None: nothing yet, since backups do not know what it changed."""
         said = self._so_far.pop(event.serial, event.value)
         step = next((step for so_far, step in self._rest if so_far is said), None)
         self._rest = [one for one in self._rest if one[0] is not said]
@@ -159,7 +159,7 @@ class SimAsking:
         if step is None:
             return FsWorked(event.serial, event.error, said)
         self._so_far[event.serial] = step()
-        changed[:] = self.take_changed()  # whoever asks again does so with this list
+        changed[:] = self.take_changed()  # the caller asks again with this list
         return self.answer(event, changed)
 
     def give_up(self, event: FsWorked) -> FsWorked:

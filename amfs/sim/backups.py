@@ -1,4 +1,4 @@
-"""What carries the changes of partitions to their backups in the simulator. The counterpart of csrc/metadata/peer_meta_backup.c."""
+"""Carries the changes of partitions to their backups in the simulator. The counterpart of csrc/metadata/peer_meta_backup.c."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from amfs.vocabulary.attr import Attr
 
 
 class Node(Protocol):
-    """What is asked of a simulated node."""
+    """The needed part of a simulated node."""
 
     number: int
     meta: Meta

@@ -18,7 +18,7 @@ from amfs.vocabulary import messages as m
 from amfs.vocabulary.events import DrainOrdered, Event, Leaving, PeerDown, Received
 from amfs.vocabulary.partition import PartitionTable, enough_for
 
-WALL_NS = 1_600_000_000_000_000_000  # what clocks on walls show in the beginning
+WALL_NS = 1_600_000_000_000_000_000  # the time on wall clocks in the beginning
 
 
 class Cluster:
@@ -156,7 +156,7 @@ class Cluster:
 
 
 class Joiner(Process):
-    """Whoever starts a node: asks for its number first, as ``amfs node`` does."""
+    """A process that starts a node: asks for its number first, as ``amfs node`` does."""
 
     def __init__(self, cluster: Cluster, number: int, slots: int, manager: int) -> None:
         super().__init__(cluster.world, number, 1, links=cluster.links)

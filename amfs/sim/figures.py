@@ -71,7 +71,7 @@ class Study:
     def _run(self, figure: str, cores: int, length: float, *, unit: int, paired: bool) -> Report:
         nodes = cores // SLOTS
         workload = pairs(nodes, SLOTS, 8, length) if paired else bag(cores, 16, length)
-        # Shared storage is out of the question here; what is written at the end of a task (it reads nothing) must not hide dispatching.
+        # Shared storage is out of the question here; writes at the end of a task (it reads nothing) must not hide dispatching.
         report = simulate(workload, nodes=nodes, slots=SLOTS, unit_size=unit, costs=self.costs, storage=Storage(1e12, 0.0), stealing=False)
         self.say(
             f"{self.machine} figure {figure}: {cores} cores, {length:g} s: {report.makespan_s:.2f} s, {report.dispatch_rate:.0f} tasks/s, "

@@ -59,7 +59,7 @@ class Contents:
         return self.nodes.get(number)
 
     def leave(self, gone: SimFileBackend) -> None:
-        """A node is no more: what others hold open through it is broken, and what it held open through others is closed. A node that was
+        """A node is no more: handles of others through it are broken, and its own through others are closed. A node that was
         taken out, and then ends by itself, leaves once. One that was never let in may end when another node has its number: a manager
         gives a number out and dies, and its successor, which does not know, gives it to the next one that asks."""
         number = gone.number
@@ -301,8 +301,8 @@ class SimFileBackend:
             self.contents.striped.pop(ino, None)
 
     def _drop_whole(self, ino: int) -> None:
-        """Who has it open to read has it until it closes: only the name of a part is removed. A part that is written must not be removed,
-        so that who writes finds none."""
+        """A reader that has it open has it until it closes: only the name of a part is removed. A part that is written must not be removed,
+        so that a writer finds none."""
         part = self.parts.pop(ino, None)
         if part is None:
             return
@@ -337,7 +337,7 @@ class SimFileBackend:
         return [(ino, len(data), 0.0) for ino, data in self.parts.items() if data and ino not in away and not self.is_used(ino)]
 
     def _spill(self, ino: int) -> int:
-        """What is on the disk is read as before: only ``evictable`` knows."""
+        """Files on the disk are read as before: only ``evictable`` knows."""
         if self.spilled is None:
             raise OSError(errno.EOPNOTSUPP, "nothing is spilled")
         if ino not in self.parts or self.is_used(ino):
@@ -429,7 +429,7 @@ class SimFileBackend:
         self.forget_handle(number)
         self.contents.flips.maybe()
         try:
-            content = self._reached(ino, opened._replace(losses_seen=SEES_ALL), kept)  # what of it was lost the record learns by ``IsLost``
+            content = self._reached(ino, opened._replace(losses_seen=SEES_ALL), kept)  # the record learns by ``IsLost`` what was lost
         finally:
             self.closed(ino, opened)
         return Facts(len(content), -(-len(content) // 512), self.contents.clock(), self.contents.written.get(ino, 0))

@@ -1,4 +1,4 @@
-"""What it costs that nodes come and go: a session is founded by one node, the others join it, and some die. Nothing runs in it.
+"""The cost of nodes that come and go: a session is founded by one node, the others join it, and some die. Nothing runs in it.
 
 Messages always arrive, and heartbeats are sent. The numbers of messages and bytes are those of the real machines; times are virtual, but
 for those in CPU seconds of this machine.

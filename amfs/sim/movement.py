@@ -1,6 +1,6 @@
 """Collective file movement on a virtual clock: the machine of ``engine.movement`` drives modelled nodes, with seeded faults if asked for.
 
-Of a node only what the machine can notice is modelled: which files it has whole, whether it lives, when a transfer ends. A transfer takes
+Three things of a node are modelled: which files it has whole, whether it lives, when a transfer ends. A transfer takes
 the latency and its bytes over the slower of the two ends; each end has one interface, which its transfers share one after the other.
 """
 
@@ -43,7 +43,7 @@ class Network(NamedTuple):
 
 
 class Troubles(NamedTuple):
-    """What goes wrong. Probabilities are per file brought, or per node."""
+    """The faults. Probabilities are per file brought, or per node."""
 
     deaths: float = 0.0
     errors: float = 0.0  # a transfer fails for no reason
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
 
 
 class World:
-    """One collective among ``nodes`` nodes. ``sizes``: bytes of each file; ``holders``: who has it at first."""
+    """One collective among ``nodes`` nodes. ``sizes``: bytes of each file; ``holders``: the nodes that have it at first."""
 
     def __init__(
         self, movement: Movement, nodes: int, sizes: Mapping[int, int], holders: Mapping[int, set[int]], *, network: Network | None = None,
@@ -77,7 +77,7 @@ class World:
         self.sizes = dict(sizes)
         self.held = {file: set(there) for file, there in holders.items()}
         self.live = set(range(nodes))
-        self.known = set(self.live)  # who is thought to live
+        self.known = set(self.live)  # the nodes that are thought to live
         self.removed: set[int] = set()
         self.ended_at: float | None = None
         self.full = {(file, node) for file in sizes for node in range(nodes) if self._happens(self.troubles.full)}

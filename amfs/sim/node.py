@@ -51,7 +51,7 @@ BACKUPS_S = 0.001  # between two looks whether backups know what was changed pas
 
 
 class PricedCore(NodeCore):
-    """A NodeCore that keeps the bill: what its machines would have cost a real loop, in microseconds."""
+    """A NodeCore that keeps the bill: the time that its machines would have cost a real loop, in microseconds."""
 
     costs = Costs()
     bill_us = 0.0
@@ -90,7 +90,7 @@ class PricedCore(NodeCore):
 
 
 def items_in(message: m.Message) -> int:
-    """How many tasks or results a message carries: what encoding costs."""
+    """How many tasks or results a message carries: the cost of encoding."""
     kind = type(message)
     if kind is m.Assign or kind is m.Submit:
         return len(message.tasks)  # type: ignore[attr-defined]

@@ -95,7 +95,7 @@ class NodeIO:
         self.files: dict[str, tuple[int, int]] = {}  # path in the store -> bytes, stamp (of no two makings the same)
         self.links: dict[str, int] = {}  # path in the store that leads into the spill directory -> what it leads to
         self.disk: dict[int, tuple[int, int]] = {}  # the spill directory
-        self.back: dict[int, tuple[int, int]] = {}  # what was copied back into memory, before it has its place
+        self.back: dict[int, tuple[int, int]] = {}  # files copied back into memory, before they have their places
         self.disk_free_at = 0.0
         self.disk_faults = 0
         self.contexts: dict[int, m.RunInfo] = {}
@@ -153,7 +153,7 @@ class NodeIO:
         return self.disk.get(self.links[path]) if path in self.links else self.files.get(path)
 
     def keep(self, path: str, size: int, stamp: int) -> tuple[int, int]:
-        """A file appears in the store, unless there is one of that name already: then that one stays. What is there now."""
+        """A file appears in the store, unless there is one of that name already: then that one stays. Returns the one there now."""
         if self.world.watched:
             scope = path[len(self.node.core.worker.store) + 1 :].split("/", 1)[0]
             assert int(scope) in self.contexts, f"node {self.node.id} stores {path} of a run that it does not have"
@@ -201,7 +201,7 @@ class NodeIO:
                 outputs, files, serial = task.outputs, len(task.inputs) + len(task.outputs), task.serial
                 inputs = tuple([(source, stamp) for (source, _), (_, stamp) in zip(task.inputs, task.stamps, strict=True)])
             else:
-                # What the record says, without the work of unpacking it: all that a simulation for numbers needs.
+                # The facts of the record, without the work of unpacking it: all that a simulation for numbers needs.
                 serial = int.from_bytes(record[8:16], "little")
                 entry = inflight[serial]
                 store, scope = self.node.core.worker.store, entry.run.info.scope

@@ -1,6 +1,6 @@
 """A simulated process: an inbox, timers, a poll loop that is busy for as long as its work costs, and a transport.
 
-The counterpart of ``node.loop``: what arrives while the loop is busy is dealt with together in its next turn, and all messages for one peer
+The counterpart of ``node.loop``: messages of a busy time are dealt with together in the next turn, and all messages for one peer
 in one turn leave as one batch. Decides nothing.
 """
 
@@ -24,7 +24,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Transport(Protocol):
-    """What carries messages away from a process."""
+    """Carries messages away from a process."""
 
     bytes_sent: int
     messages_sent: int
@@ -119,7 +119,7 @@ class Process:
             self.lingers_until = self.world.now + LINGER_S
 
     def _linger(self) -> None:
-        """What arrives is acknowledged, and dropped."""
+        """Messages that arrive are acknowledged, and dropped."""
         items, self.inbox = self.inbox, []
         if not self.listens or not isinstance(self.transport, Linked):
             return
@@ -156,7 +156,7 @@ class Process:
         self.busy_until = max(self.busy_until, self.world.now + seconds)
 
     def die(self) -> None:
-        """Cease to exist; what was sent is on its way all the same."""
+        """Cease to exist; messages that were sent are on their way all the same."""
         self.world.note(self.id, "is no more", "")
         self.alive = False
         self.inbox = []

@@ -12,7 +12,7 @@ from amfs.workflow.workflow import Task
 class Settings(msgspec.Struct, frozen=True):
     """All that a seed decides beside the workflow and what happens to the processes."""
 
-    seed: int  # of the network, the storage and the retries: what the world draws as it goes on
+    seed: int  # of the network, the storage and the retries: drawn by the world as it goes on
     quiet: bool
     nodes: int
     slots: tuple[int, ...]
@@ -60,7 +60,7 @@ class Scenario(msgspec.Struct, frozen=True):
     sizes: dict[str, int]  # file -> bytes
     fault_events: tuple[FaultEvent, ...] = ()
     first: int = -1  # a list that grows: so many tasks are known at the beginning; -1: a closed list
-    files: FileLoad | None = None  # what programs do with the session's file system meanwhile; None: there is none
+    files: FileLoad | None = None  # the load on the session's file system meanwhile; None: there is none
     session: bool = False  # tasks make files of the session (``sim.session_files``)
     appear: dict[str, float] = {}  # files in the session's file system that no task makes -> when they appear
 

@@ -13,7 +13,7 @@ NEVER = math.inf
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """What the engine and the machine cost; ``amfs bench costs`` measures all of it but ``batch_us`` (same names, same units).
+    """The costs of the engine and the machine; ``amfs bench costs`` measures all of it but ``batch_us`` (same names, same units).
 
     CPU times (``_us``) are microseconds. ``task_us_*``: of the loop's thread, over the whole life of a task in that machine (``fls``: for
     each task with files). ``message_us``: to encode and decode one task or result; ``batch_us``: of every batch besides, at either end.
@@ -66,7 +66,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """What goes wrong, all drawn from the seed. Probabilities are per packet; times are virtual seconds."""
+    """Faults, all drawn from the seed. Probabilities are per packet; times are virtual seconds."""
 
     loss: float = 0.0
     duplication: float = 0.0
@@ -133,7 +133,7 @@ def draw_faults(rng: random.Random) -> Faults:
 
 
 class FileLoad(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the users of a simulation do."""
+    """The steps of the users of a simulation."""
 
     seed: int
     users: int
@@ -160,5 +160,5 @@ def draw_files(seed: int) -> FileLoad | None:
     copies = rng.choice((1, 1, 2, 2, 3))
     if copies == 1:
         return load
-    # What outgrows its node is kept once, and its closing says so.
+    # A file that outgrows its node is kept once, and its closing says so.
     return msgspec.structs.replace(load, copies=copies, growth=0.0, fullness=rng.choice((0.0, 0.2)))

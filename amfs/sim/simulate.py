@@ -26,7 +26,7 @@ from amfs.vocabulary.paths import scope_of
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a simulated run was like. Times are virtual seconds except ``simulated_in_s``; sizes are bytes."""
+    """The measures of a simulated run. Times are virtual seconds except ``simulated_in_s``; sizes are bytes."""
 
     workload: str
     tasks: int

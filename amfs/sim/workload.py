@@ -22,7 +22,7 @@ LOOKS_AT = 0.3  # of its time, when a blind task looks for its files
 
 
 class BlindTask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a blind task reads and makes, and what else it looks for when it fails: paths in the session's file system.
+    """Files that a blind task reads, makes, or looks for besides when it fails: paths in the session's file system.
 
     ``hides``: it ends well all the same when a file is missing, as a pipeline does; its command line names what it reads.
     """
@@ -78,7 +78,7 @@ class Workload:
         self.plan.count = first
 
     def work_s(self, slots: int) -> float:
-        """What all tasks need together, each run once, times the slots that they take of a node that has ``slots``."""
+        """The seconds of all tasks together, each run once, times the slots that they take of a node that has ``slots``."""
         return sum(self.seconds.get(tid, self.seconds_default) * min(task.cores, slots) for tid, task in enumerate(self.tasks))
 
     def bytes_moved(self) -> tuple[int, int]:
@@ -114,7 +114,7 @@ class Workload:
         return int(Outcome.OK), 0, seconds
 
     def misses(self, tid: int, files: Mapping[str, object]) -> tuple[str, ...]:
-        """What a blind task looks for in vain when these files are there; it goes well if that is nothing."""
+        """Files that a blind task looks for in vain when these files are there; it goes well if there are none."""
         task = self.blind[tid]
         missing = [name for name in task.reads if name not in files]
         return (*missing, *(name for name in task.noise if name not in files)) if missing else ()

@@ -165,7 +165,7 @@ class World:
     # ── shared storage ─────────────────────────────────────────────────────────────────────────────
 
     def stamp(self) -> int:
-        """A new one: what tells one making of a file from another, as its time of change does on a real file system."""
+        """A new one: it tells one making of a file from another, as its time of change does on a real file system."""
         self._stamp += 1
         return self._stamp
 

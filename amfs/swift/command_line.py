@@ -65,7 +65,7 @@ class CommandLine:
         return found
 
     def usage(self, script: str) -> str:
-        """What -h prints; "" if the script declares nothing."""
+        """The text for -h; "" if the script declares nothing."""
         if not self._synopsis:
             return ""
         lines = [f"usage: {script} {' '.join(self._synopsis)}", *([self._description] if self._description else []), *self._arguments]

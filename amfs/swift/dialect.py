@@ -18,7 +18,7 @@ _PREPROCESSOR = pattern(r"#\s*(?:define|undef|include|ifn?def|if|elif|else|endif
 #: Stands for a line of the C preprocessor.
 _DIRECTIVE = "\x01"
 
-#: What only scripts of Swift/K have. Strings are empty and comments are gone; a comment after # is one "#".
+#: Text that only scripts of Swift/K have. Strings are empty and comments are gone; a comment after # is one "#".
 _ONLY_K = pattern(
     r"""(?x)^[ \t]*type\s+\w+\s*(?:\{\s*\}|;)|<\s*(?:\w+_mapper|\w+Mapper|ext)\s*[;>]|<\s*@
     |(?<!@)(?<!@\s)\bstd(?:in|out|err)\s*=(?!=)|\bapp\s*\{|\[\s*auto\s*\]|\[\s*\*\s*\]|\#|<<|\bprofile\s+""
@@ -26,7 +26,7 @@ _ONLY_K = pattern(
     |^[ \t]*(?:global\s+)?[A-Za-z_]\w*(?:\s*\[\s*\w*\s*\])+[ \t]+\w+\s*[;=<,]|[(,]\s*\w+(?:\s*\[\s*\w*\s*\])+[ \t]+\w+\s*[,)=]""",
     re.MULTILINE,
 )
-#: What only scripts of Swift/T have.
+#: Text that only scripts of Swift/T have.
 _ONLY_T = pattern(
     r"""(?x)^[ \t]*import\s+(?!stdlib\b)\w+(?:\.\w+)*\s*;|@\s*std(?:in|out|err)\s*=|^\s*main\b\s*(?:\(\s*\))?\s*\{|=>|^\s*pragma\s|\+=
     |\btypedef\s|\bbag\s*<|\*\*|@\w+\s*=|@(?:pure|deterministic|par|async|sync|checkpoint|sideeffectfree|side_effect_free|builtin_op|dispatch)\b|\bglobal\s+const\b

@@ -1,4 +1,4 @@
-"""What somebody may have meant who writes Swift as another language: hints that go with a message about an unexpected word.
+"""Guesses at the meaning of a user who writes Swift as another language: hints that go with a message about an unexpected word.
 
 Must not know: grammars, trees.
 """

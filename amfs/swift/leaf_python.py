@@ -20,10 +20,10 @@ _ORDINARY = {"WORKER", "CONTROL", "LOCAL", "ENGINE", "CONTROL_ENGINE"}
 
 
 def python_leaf(function: Function, tcl: str) -> Builtin | None:
-    """What calls Python for this function; None: its text does something else.
+    """The function that calls Python for this one; None: its text does something else.
 
     A function with ``@dispatch`` to workers of a kind of its own runs in a process that only such functions use, one for each
-    ``@location``: what one call leaves, the next one finds.
+    ``@location``: the next call finds the variables of the last.
     """
     found = _TEMPLATE.fullmatch(tcl)
     if found is None:

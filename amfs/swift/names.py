@@ -1,4 +1,4 @@
-"""Names of files as text: parts, joining. What os.path does, without the world."""
+"""Names of files as text: parts, joining. As os.path, without the world."""
 
 from __future__ import annotations
 

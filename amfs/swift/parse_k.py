@@ -1,4 +1,4 @@
-"""Swift/K: from text to a tree. What it has in common with Swift/T, and that is most, is in parse_t.py.
+"""Swift/K: from text to a tree. The part in common with Swift/T, which is most of it, is in parse_t.py.
 
 The grammar is in grammar_common.lark and grammar_k.lark. Must not know: what names mean.
 """
@@ -36,7 +36,7 @@ SEVERAL = ("filenames",)
 
 
 class AtFile:
-    """``@x``: the name of the file x. What follows belongs to x: ``@x.y[1]``."""
+    """``@x``: the name of the file x. The text after it belongs to x: ``@x.y[1]``."""
 
     __slots__ = ("at", "inner")
 

@@ -108,7 +108,7 @@ class _Preprocessor:
     # ── macros ─────────────────────────────────────────────────────────────────────────────────────
 
     def use(self, text: str, name: str, end: int, hidden: frozenset[str] = frozenset()) -> tuple[str, int] | None:
-        """What a macro stands for, and where its use ends; None: it takes arguments, and here are none."""
+        """The text for a macro, and where its use ends; None: it takes arguments, and here are none."""
         macro = self.macros[name]
         body = macro.body
         if macro.parameters is not None:

@@ -71,7 +71,7 @@ class At(NamedTuple):
 
 
 class Mistake(Exception):
-    """Something is wrong with a program, at a place. ``hint``: what the user may have meant, a sentence without a full stop, or ""."""
+    """Something is wrong with a program, at a place. ``hint``: the user's likely meaning, a sentence without a full stop, or ""."""
 
     def __init__(self, at: At, message: str, hint: str = "") -> None:
         super().__init__(message)

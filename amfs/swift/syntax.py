@@ -1,4 +1,4 @@
-"""What the parsers of both languages share: the parser's tables, expressions, types, and messages about what was expected.
+"""The part that the parsers of both languages share: the parser's tables, expressions, types, and messages about what was expected.
 
 lark parses (LALR), and trees are made by callbacks while it does, so that nesting costs no recursion. Must not know: statements, the
 meaning of names.
@@ -93,7 +93,7 @@ class Documented:
 
 
 class Items:
-    """What stands between parentheses: arguments or parameters."""
+    """The text between parentheses: arguments or parameters."""
 
     __slots__ = ("at", "items")
 
@@ -102,7 +102,7 @@ class Items:
 
 
 class PlainCall:
-    """A call, or the name and parameters of a definition: what follows tells."""
+    """A call, or the name and parameters of a definition: the text after it tells which."""
 
     __slots__ = ("annotations", "at", "items", "name")
 
@@ -382,7 +382,7 @@ class Syntax:
         return self._lark
 
     def parse(self, builder: Builder, start: str) -> Any:
-        """What the callback of ``start`` made. Raises ``Mistake``."""
+        """The result of the callback of ``start``. Raises ``Mistake``."""
         parser = self._parser()
         callbacks = parser.options.transformer
         assert isinstance(callbacks, _Callbacks)
@@ -475,7 +475,7 @@ class _Callbacks:
         return callback
 
 
-#: What may hide a brace, and braces.
+#: Text that may hide a brace, and braces.
 _BRACES = pattern(
     r'''"""(?:[^"]|"(?!""))*"""|^----[ \t]*\n(?:[^-]|-(?!---))*----|"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/|[{}]''',
     re.DOTALL | re.MULTILINE,

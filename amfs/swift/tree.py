@@ -36,7 +36,7 @@ class Symbol(Struct, eq=False):
     at: At
     scope: Scope
     slot: int
-    assigned: bool = False  # somewhere in the program; what is mapped and not assigned is an input
+    assigned: bool = False  # somewhere in the program; a mapped variable that is not assigned is an input
     is_parameter: bool = False
     mapping: Mapping | None = None
 

@@ -1,6 +1,6 @@
-"""What variables hold while a program is evaluated: single-assignment futures, and containers of them that close.
+"""The values of variables while a program is evaluated: single-assignment futures, and containers of them that close.
 
-Owns their data only: who sets, waits and closes is ``evaluate.machine``. Must not know: trees, tasks.
+Owns their data only: ``evaluate.machine`` sets, waits and closes. Must not know: trees, tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNSET: Any = Unset()
 
 
 class Label(NamedTuple):
-    """What a cell is, for messages: a variable, or a part of another one."""
+    """A cell's name for messages: a variable, or a part of another one."""
 
     name: str
     at: At | None = None
@@ -53,7 +53,7 @@ def key_text(key: Any) -> str:
 
 
 class Blocked(Exception):
-    """An expression cannot be evaluated yet. ``on``: what to wait for (has ``waiters``)."""
+    """An expression cannot be evaluated yet. ``on``: the cell to wait for (has ``waiters``)."""
 
     def __init__(self, on: Any) -> None:
         self.on = on
@@ -239,7 +239,7 @@ def _make_signal(label: Label | None, namer: Namer | None, path: Path) -> Made:
 
 
 def maker(type: Type, known: dict[Type, Maker]) -> Maker:
-    """What makes cells of a type. ``known``: those made before."""
+    """The function that makes cells of a type. ``known``: those made before."""
     make = known.get(type)
     if make is None:
         make = known[type] = _maker(base_of(type), known)
@@ -274,7 +274,7 @@ def is_scalar(type: Type | None) -> bool:
 
 
 def plain(cell: Any, names_only: bool = False) -> Any:
-    """What library functions get for a cell, all in which is known. ``names_only``: files need only be promised."""
+    """The value for library functions of a cell, all in which is known. ``names_only``: files need only be promised."""
     if isinstance(cell, Container):
         items = cell.sorted_items()
         if cell.is_bag:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: What to write instead, in words.
+#: Text to write instead, in words.
 INSTEAD = {
     "&>": "a plain shell runs the command in the background and empties the file: write '> FILE 2>&1'",
     "|&": "write '2>&1 |'",
@@ -23,7 +23,7 @@ _AFTER_REDIRECTION = frozenset((">&", "<&", "<<", ">>", ">|", "<>", "<", ">"))
 
 
 def bash_only(line: str) -> str:
-    """The first such construct, as ``INSTEAD`` names it; '' if there is none. What is quoted, or a comment, is not looked at, but for the
+    """The first such construct, as ``INSTEAD`` names it; '' if there is none. Quoted text, and comments, are not looked at, but for the
     commands of ``$(…)`` and of backquotes within."""
     ends: list[str] = []  # of what is open, innermost last: ")" of $(, "))" of $((, "}" of ${, '"', "`"
     at, length = 0, len(line)

@@ -26,7 +26,7 @@ _DIRECT = pattern(
 )
 _ASSIGNMENT = pattern(r"[A-Za-z_][A-Za-z0-9_]*=")
 
-#: What only a shell can do: its keywords, and built-in commands that change the shell itself or have no program of their own.
+#: Words that only a shell can run: its keywords, and built-in commands that change the shell itself or have no program of their own.
 _SHELL_WORDS_TEXT = """
     . : alias bg break builtin case cd command continue coproc declare do done elif else enable esac eval exec
     exit export fc fg fi for function getopts hash if in jobs let local logout popd pushd read readonly return
@@ -126,7 +126,7 @@ def command_argv(line: str, shell: str = SHELL) -> tuple[list[str], str]:
 
 
 def misread(line: str, shell: str, sh: str) -> str:
-    """Why ``shell`` would read the line otherwise than bash, and what to write instead; '' if it would not. ``sh``: what /bin/sh is."""
+    """Why ``shell`` would read the line otherwise than bash, and what to write instead; '' if it would not. ``sh``: the kind of /bin/sh."""
     name = posixpath.basename(shell)
     real = sh if name == "sh" else name
     if real not in PLAIN_SHELLS or not (found := bash_only(line)):

@@ -2,7 +2,7 @@
 
 The document goes through expat as it comes and is never held: 100,000 jobs are read in the memory of their tasks. Elements are known by
 their local names, in any order, and nothing is validated: most real files break the schema. Entities are refused, so no document can
-grow while it is read or name another file. What jobs and catalogs mean is the same as in Pegasus 5 and is left to ``PegasusReader``.
+grow while it is read or name another file. Jobs and catalogs mean the same as in Pegasus 5, and are left to ``PegasusReader``.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ DOCUMENTS = {
 #: Those of them that are programs: a run may make more of them than reading.
 SCRIPTS = ("swift", "swift-t", "swift-k")
 
-#: What ``format`` may be.
+#: Values of ``format``.
 FORMATS = ("auto", "tasklist", "jsonl", "commands", "usage", "filelist", *DOCUMENTS)
 
 _CHUNK = 1 << 20
@@ -186,7 +186,7 @@ class Parser:
                 found = sniff("\n".join(self._waiting), self.source)
             except Undetected as error:
                 self._dead = True
-                self.faults = [Fault(self.source, 0, str(error))]  # what is wrong with a single line of it is no news
+                self.faults = [Fault(self.source, 0, str(error))]  # faults of its single lines are no news
                 return
             self.format = found
             self._reader = make_reader("auto-commands" if found == "commands" else found, self.source, self.shell)
@@ -244,7 +244,7 @@ Source = str | os.PathLike[str] | BinaryIO | Replay
 
 
 class Loaded(NamedTuple):
-    """What was read: the workflow, the faults of the text, and names that those faults may have been about."""
+    """The result of reading: the workflow, the faults of the text, and names that those faults may have been about."""
 
     workflow: Workflow
     faults: list[Fault]
@@ -388,7 +388,7 @@ def _chunks(file: BinaryIO | Replay) -> Iterator[bytes]:
 
 
 def _look(read: Callable[[int], bytes], title: str = "") -> tuple[str, bytes]:
-    """(format of the document that is read, or ''; what had to be read to know it)."""
+    """(format of the document that is read, or ''; the bytes read to know it)."""
     parts: list[bytes] = []
     size, looked = 0, 0  # bytes read, bytes looked at
     found, head = "", b""
@@ -429,7 +429,7 @@ def standard_input() -> BinaryIO:
 
 
 def _open(source: Source) -> tuple[BinaryIO, str, bool]:
-    """The file, what to call it, and whether it is ours to close."""
+    """The file, its name for people, and whether it is ours to close."""
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
         if path == "-":

@@ -27,7 +27,7 @@ class Located(dict[str, Any]):
 
 
 class _Lazy:
-    """A definition, evaluated when somebody looks. ``source``: of one that stands in another text, what to call that text."""
+    """A definition, evaluated when somebody looks. ``source``: of one that stands in another text, the name of that text."""
 
     def __init__(self, tree: lark.Tree[Any], source: str = "") -> None:
         self.tree = tree
@@ -63,7 +63,7 @@ class _Evaluator:
         self._line = 1
 
     def parted(self, tree: lark.Tree[Any]) -> tuple[lark.Tree[Any], lark.Tree[Any]]:
-        """What stands under ``define`` of a document, and the document without it."""
+        """The value of ``define`` of a document, and the document without it."""
         if tree.data == "object":
             for pair in tree.children:
                 if isinstance(pair, lark.Tree) and self.value(pair.children[0], {}) == "define":
@@ -72,7 +72,7 @@ class _Evaluator:
         return lark.Tree("object", []), tree
 
     def definitions(self, tree: Any, source: str = "") -> dict[str, Any]:
-        """What a ``define`` or ``let`` names. Its values may name each other, in any order."""
+        """The names of a ``define`` or ``let``. Its values may name each other, in any order."""
         if tree.data != "object":
             raise NotJx(_line(tree, 1), "definitions are an object: {\"NAME\": VALUE, …}")
         pairs = [pair for pair in tree.children if isinstance(pair, lark.Tree)]

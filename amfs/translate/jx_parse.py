@@ -56,7 +56,7 @@ INTEGER: /[0-9]+/
 
 
 class NotJx(Malformed):
-    """What is wrong, and in which line."""
+    """A fault, and its line."""
 
     def __init__(self, line: int, message: str) -> None:
         self.line = line

@@ -45,7 +45,7 @@ _RESOURCES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "WALL_TIME": ("time_limit", lambda text: float(_number(text))),
 }
 _OTHER_RESOURCES = ("DISK", "GPUS", "MPI_PROCESSES", "BATCH_OPTIONS", "MAKEFLOW_CONTAINER")
-#: What tasks find in their environment without being exported.
+#: Variables that tasks find in their environment without being exported.
 _TOLD = (*_RESOURCES, "DISK", "GPUS", "MPI_PROCESSES")
 
 
@@ -408,7 +408,7 @@ class MakeflowReader(KeptReader):
         return [entry for _, value in self._values.get(name, [])[-1:] for entry in file_names(_plain(value))]
 
     def _environment(self, index: int, category: str, needs: dict[str, str], local: dict[str, str]) -> Iterator[tuple[str, str]]:
-        """What is exported, and what Makeflow tells every task of itself: its category and what it needs."""
+        """Exported variables, and those that Makeflow sets for every task: its category and its needs."""
         own = {"CATEGORY": category} if self._categorized else {}
         own |= {name: value for name in _TOLD if (value := local.get(name, needs.get(name))) is not None}
         if "CORES" in own and "OMP_NUM_THREADS" not in self._exports and "OMP_NUM_THREADS" not in os.environ:

@@ -63,7 +63,7 @@ RESOURCES = {
 
 
 class Document(NamedTuple):
-    """What was read, its rules aside; the text that its rules are written in, and their lines where it was evaluated."""
+    """The document, its rules aside; the text that its rules are written in, and their lines where it was evaluated."""
 
     content: JxDocument
     text: bytes

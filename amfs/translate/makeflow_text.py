@@ -154,7 +154,7 @@ def split_head(line: str) -> tuple[str, str] | None:
     return None
 
 
-#: What may stand around an arrow, or be one by its looks.
+#: Text that may stand around an arrow, or be one by its looks.
 _ARROW = re.compile(r"""('[^']*'|"(?:[^"\\]|\\.)*"|\\.)|->""", re.DOTALL)
 
 

@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 
 def part_of(argument: str, part: str) -> str:
-    """What of an argument: "" all, "." without extension, "/" the last component, "//" the directory, "/." the last without extension."""
+    """A part of an argument: "" all, "." without extension, "/" the last component, "//" the directory, "/." the last without extension."""
     if part == "//":
         bare = argument.rstrip("/")
         return posixpath.dirname(bare) or ("/" if argument[:1] == "/" and not bare else ".")
@@ -136,7 +136,7 @@ _PLACES = {
 def _quotes_at(text: str) -> dict[int, str]:
     """The quotes around each ``{`` of a command line, or words from ``_INSTEAD`` where nothing can be quoted."""
     found: dict[int, str] = {}
-    open_: list[str] = []  # what is open, innermost last, by what closes it
+    open_: list[str] = []  # open brackets and quotes, innermost last, each by its end
     at, begins, here, lost = 0, True, False, False  # may a word begin at this place; is there a here-document; see _LOST
     while at < len(text):
         char, end = text[at], open_[-1] if open_ else ""

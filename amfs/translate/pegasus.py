@@ -1,6 +1,6 @@
 """Pegasus 5 workflows in YAML (schema 5.0): jobs, files, dependencies, catalogs inline or beside. See docs/reference/pegasus.md.
 
-The jobs are read one at a time from a stream of events; what they need of the catalogs, which may stand after them, is filled in at the
+The jobs are read one at a time from a stream of events; their needs of the catalogs, which may stand after them, are filled in at the
 end. Sub-workflows are taken in by ``pegasus_nested``.
 """
 

@@ -1,7 +1,7 @@
 """Pegasus 5 catalogs: which program a transformation is, where a file lies, what a site sets. Inline in a workflow or beside it.
 
-Reads the YAML catalogs and the older text ones (``File`` replica catalog, ``Text`` transformation catalog). What is inline goes before what
-is beside, as in Pegasus. Owns nothing but what it has read; faults and remarks go to the reader it works for.
+Reads the YAML catalogs and the older text ones (``File`` replica catalog, ``Text`` transformation catalog). Inline entries
+come first, as in Pegasus. Owns nothing but what it has read; faults and remarks go to the reader it works for.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Catalogs:
         self._outer: Catalogs | None = None
 
     def told(self, conf: str, properties: Mapping[str, str], outer: Catalogs | None) -> None:
-        """What the planner of a sub-workflow is told: the file of its properties ('': none), single properties, and the catalogs of the
+        """The planner's options for a sub-workflow: the file of its properties ('': none), single properties, and the catalogs of the
         workflow around it, which it sees when it is not told a file."""
         self._conf, self._properties, self._outer = conf, properties, None if conf else outer
         self._from = outer._reader.directory if conf and outer is not None else ""
@@ -372,7 +372,7 @@ _WORDS = {"siteCatalog": "site", "replicaCatalog": "replica", "transformationCat
 
 
 def expand(text: str, directory: str) -> str:
-    """``${PWD}`` is the workflow's directory, other ``${NAME}`` come from the environment, as in Pegasus; what is not set stays."""
+    """``${PWD}`` is the workflow's directory, other ``${NAME}`` come from the environment, as in Pegasus; names that are not set stay."""
     if "${" not in text:
         return text
     return re.sub(r"\$\{(\w+)\}", lambda match: directory if match[1] == "PWD" else os.environ.get(match[1], match[0]), text)

@@ -34,18 +34,18 @@ _PROPERTY = "-Dpegasus."
 
 
 class Around(NamedTuple):
-    """What a sub-workflow sees of the workflow around it. Names of files are canonical."""
+    """The workflow around a sub-workflow, as that sees it. Names of files are canonical."""
 
     directory: str = ""  # of the document around it
     catalogs: Catalogs | None = None  # used for what its own do not know
     conf: str = ""  # properties that the planner is told, instead of those beside the document
     properties: Mapping[str, str] = {}  # single ones that the planner is told
-    offered: Mapping[str, str] = {}  # what --input-dir offers: lfn -> path
+    offered: Mapping[str, str] = {}  # files in --input-dir: lfn -> path
     declared: frozenset[str] = frozenset()  # files that the job that stands for it names in its uses
     given: frozenset[str] = frozenset()  # those of them that jobs around it make
     own: str = ""  # the job that stands for it
     makers: Mapping[str, str] = {}  # file that a job beside that one makes -> the job
-    outer: Around | None = None  # what the workflow around it sees
+    outer: Around | None = None  # the one around that workflow
 
     def undeclared(self, name: str) -> str:
         """The job around it that makes a file, if it was not given that; '' if there is none."""
@@ -56,7 +56,7 @@ class Around(NamedTuple):
 
 
 class Job(msgspec.Struct, gc=False):
-    """What a task needs of the catalogs when they are known. ``key``: of its transformation."""
+    """The needs of a task, to be met when the catalogs are known. ``key``: of its transformation."""
 
     key: str
     profiles: Profiles
@@ -194,7 +194,7 @@ class SubWorkflows:
         return found, self._spread(parents, roots, leaves)
 
     def order(self) -> None:
-        """Whoever reads a file of a job that stands for tasks not yet known waits for all of them; their documents go to shared storage,
+        """A reader of a file of a job that stands for tasks not yet known waits for all of them; their documents go to shared storage,
         where the run reads them."""
         if not self.later:
             return
@@ -261,7 +261,7 @@ class SubWorkflows:
                         self._reader.fault(tasks[at].line, words)
 
     def around(self, task: Task, job: Job, makers: Mapping[str, str]) -> Around:
-        """What the sub-workflow of a job sees of this one."""
+        """This workflow, as the sub-workflow of a job sees it."""
         reader = self._reader
         declared = frozenset(map(_canonical, (*task.inputs, *task.outputs)))
         given = frozenset([name for name in map(_canonical, task.inputs) if name in makers or name in reader.around.given])
@@ -309,7 +309,7 @@ class Taken(NamedTuple):
     sizes: dict[str, int]
     later: dict[str, MadeLater]
     private: set[str]  # canonical names of its files that are not the outer workflow's
-    words: list[str]  # what is to be told
+    words: list[str]  # lines to tell
 
 
 def take_in(

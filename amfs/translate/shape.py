@@ -22,7 +22,7 @@ from amfs.workflow.workflow import NOWHERE, Spelling, Task, Workflow, canonical,
 TASKS_DRAWN = 60
 LEVEL_DRAWN = 30
 
-#: At most so many columns and so many groups in a column; what is beyond is drawn together.
+#: At most so many columns and so many groups in a column; those beyond are drawn together.
 COLUMNS_MAX = 24
 ROWS_MAX = 14
 
@@ -256,7 +256,7 @@ class Picture(msgspec.Struct):
 
 
 def picture_of(workflow: Workflow, grouped: bool | None = None) -> Picture:
-    """What to draw. ``grouped``: tasks of one kind and level as one box; None: when there are too many to read."""
+    """The picture to draw. ``grouped``: tasks of one kind and level as one box; None: when there are too many to read."""
     graph = Graph(workflow)
     tasks = graph.tasks
     if grouped is None:

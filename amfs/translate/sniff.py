@@ -30,7 +30,7 @@ _XML = pattern(rb"\s*+<")
 _ADAG = pattern(rb"<([\w.-]+:)?adag[\s/>]")
 _PEGASUS = pattern(rb"""^["']?(x-)?pegasus["']?[ \t]*:(\s|\Z)|^jobs[ \t]*:[ \t]*(#.*)?$""", re.MULTILINE)
 
-#: What lines of Swift scripts look like, and of nothing else: definitions, loops over ranges, mapped files, typed assignments.
+#: Lines that only Swift scripts have: definitions, loops over ranges, mapped files, typed assignments.
 _SWIFT = pattern(
     rb"""^[ \t]*(?:(?:@\w+(?:=\S+)?\s+)*app[ \t]*\([^()\n]*\)[ \t]*\w+[ \t]*\(|app[ \t]+\w+[ \t]*\([^()\n]*\)[ \t]*\{
     |\((?:\s*[\w<>]+[ \t]+\w+(?:\[\w*\])*\s*,?)+\)[ \t]*\w+[ \t]*\([^()\n]*\)\s*\{
@@ -122,7 +122,7 @@ def _outer_keys(text: bytes | memoryview) -> list[str]:
 _ASSIGNMENT = rb"""export(?:[ \t]+\w+)+|(?:export[ \t]+)?[A-Za-z_]\w*+(?:\+?=(?:'[^'\n]*'|"[^"\n]*"|\$[({]\w+[)}]|[^\s'";|&()<>])*+
     |[ \t]+\+?=(?![^\n]*[|;&])[^\n]*)""".replace(b"\n    ", b"")
 
-#: Blank lines, comments and what sets variables, then a line, and what ends it.
+#: Blank lines, comments and lines that set variables, then a line, and what ends it.
 _FIRST_LINE = pattern(
     rb"\A(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n|" + _ASSIGNMENT + rb"[ \t\r]*\n|\.(?:MAKEFLOW|SIZE|RESOURCE)[ \t][^\n]*\n)*+"
     rb"(?P<line>[^\n]*)(?P<rest>\n?)"
@@ -159,7 +159,7 @@ _NO_COMMANDS_NAME = pattern(
 
 # ── lists of lines ─────────────────────────────────────────────────────────────────────────────────
 
-#: What no list of commands has on any of its first lines.
+#: Signs that no list of commands has on any of its first lines.
 _SIGNS = [(name, pattern(text)) for name, text in (
     ("JSON", r"""[\[{]\s*"|"[^"]*"\s*:|[\[{\]}]+[,;]?\Z|\[\s*(?:\[\s*[\[{"\d]|[{\]])"""),
     ("a Snakefile", r"(rule|checkpoint)\s+\w+\s*:|(rule|configfile|workdir|localrules)\s*:"),

@@ -91,7 +91,7 @@ def _keep_tables() -> None:
         mine = os.stat(folder).st_uid == os.getuid() and os.access(folder, os.W_OK)
     except (OSError, SystemSetupError):
         return
-    if mine:  # what is read from there is trusted
+    if mine:  # tables read from there are trusted
         SYNTAX.cache = os.path.join(folder, "swift-t.tables")
         SYNTAX_K.cache = os.path.join(folder, "swift-k.tables")
 

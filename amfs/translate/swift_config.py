@@ -1,4 +1,4 @@
-"""Configuration files of Swift/K: ``swift.conf``, properties, ``tc.data``, ``sites.xml``; known by content. What has a meaning here is
+"""Configuration files of Swift/K: ``swift.conf``, properties, ``tc.data``, ``sites.xml``; known by content. Those with a meaning here are
 taken over: retries, whether a failure ends the run, where programs are, their environment. The rest is named in remarks.
 
 Must not know: options of the command line.
@@ -107,7 +107,7 @@ class Settings:
             for name, value in variables.items():
                 literal = Literal(app.at, value)
                 literal.type = STRING
-                app.profile.insert(0, (f"env:{name}", literal))  # what the script says comes later
+                app.profile.insert(0, (f"env:{name}", literal))  # those of the script come later
 
 
 # ── tc.data ────────────────────────────────────────────────────────────────────────────────────────
@@ -261,7 +261,7 @@ def unread(script: str) -> str:
 
 
 def turbine_retries(environment: Mapping[str, str]) -> int | None:
-    """What TURBINE_APP_RETRIES says. Raises ``UsageError``."""
+    """The number in TURBINE_APP_RETRIES. Raises ``UsageError``."""
     text = environment.get("TURBINE_APP_RETRIES", "")
     if text and not re.fullmatch(r"\d{1,6}", text):
         raise UsageError(f"TURBINE_APP_RETRIES is a number of attempts, and not {text!r}")

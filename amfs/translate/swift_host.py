@@ -1,4 +1,4 @@
-"""What Swift programs ask of this machine: files, names, the environment. The part that needs no run."""
+"""This machine, as Swift programs ask it: files, names, the environment. The part that needs no run."""
 
 from __future__ import annotations
 

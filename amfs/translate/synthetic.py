@@ -24,7 +24,7 @@ class Replay(NamedTuple):
 def replay(workflow: Workflow, program: str, *, time_scale: float = 1.0, size_scale: float = 1.0, busy: bool = False) -> Replay:
     """The workflow with ``program`` (amfs-synthetic) in place of all its programs.
 
-    What names, order, cores, retries and priorities say stays as it is. Absolute names and names outside of the working directory
+    Names, order, cores, retries and priorities stay as they are. Absolute names and names outside of the working directory
     become names below ``abs/``: a replay touches nothing of what it is a replay of.
     """
     workflow = versioned(workflow)

@@ -218,7 +218,7 @@ class TaskListReader(Reader):
                 self.fault(number, str(error), line)
 
     def _pragma(self, line: str, number: int) -> None:
-        """What a task list cannot say otherwise, in comments: ``#amfs workflow NAME``, ``#amfs file NAME STATE``, ``#amfs size NAME BYTES``
+        """Facts that a task list has in comments: ``#amfs workflow NAME``, ``#amfs file NAME STATE``, ``#amfs size NAME BYTES``
         and ``#amfs path NAME PATH``."""
         try:
             words = split(line)[1:]
@@ -238,7 +238,7 @@ class TaskListReader(Reader):
             self.fault(number, f"a comment that starts with #amfs must be {known}")
 
 
-#: What the fast path cannot read: quotes, other blanks than the space (``str.split`` would split at them), comments, other alphabets.
+#: The fast path cannot read these: quotes, other blanks than the space (``str.split`` would split at them), comments, other alphabets.
 _SLOW_MARKS = "'\"\\\t\r\v\f\x1c\x1d\x1e\x1f#"
 _SLOW_LINE = pattern("['\"\\\\\\t\\r\\v\\f\\x1c-\\x1f#]|[^\\0-\\x7f]")
 
@@ -294,7 +294,7 @@ def format_task(task: Task) -> str:
 
 
 def write(workflow: Workflow) -> Iterator[str]:
-    """The lines of a task list, without newlines. What AME's format cannot say stands in comments that the reader knows.
+    """The lines of a task list, without newlines. Facts that AME's format cannot say stand in comments that the reader knows.
 
     Raises ValueError naming the task if a word contains a NUL character.
     """

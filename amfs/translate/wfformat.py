@@ -37,7 +37,7 @@ class File(msgspec.Struct):
 
 
 class Extra(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What amfs says of a task that WfFormat has no words for, under ``amfs``."""
+    """The facts of a task that WfFormat has no words for, under ``amfs``."""
 
     stdin: str = ""
     stdout: str = ""
@@ -103,7 +103,7 @@ class Body(msgspec.Struct):
 
 
 class ExtraFiles(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What amfs says of files, under ``amfs`` at the top."""
+    """Facts on files, under ``amfs`` at the top."""
 
     files: dict[str, DeclaredState] = {}
     paths: dict[str, str] = {}
@@ -122,7 +122,7 @@ VALUES_MAX = 50_000_000
 #: An option with a JSON value, as the generator of WfBench writes it: one element, Python's quotes.
 _WFBENCH = re.compile(r"(--?[\w-]+)[ \t]+([{\[].*[}\]])", re.DOTALL)
 
-#: What tells tasks of one kind apart in their names.
+#: The part of names that tells tasks of one kind apart.
 _SERIAL = re.compile(r"_(ID)?\d+\Z")
 
 
@@ -188,7 +188,7 @@ class WfFormatReader(KeptReader):
                     self.fault(self._line, "a file without an id")
 
     def _runs(self, execution: Execution) -> dict[str, Task]:
-        """What is known of the execution of each task, as a task without files."""
+        """The execution of each task, as a task without files."""
         runs: dict[str, Task] = {}
         for raw in taken(execution.tasks or []):
             if len(self.faults) >= FAULTS_MAX:

@@ -1,7 +1,7 @@
 """YAML as a stream of events, safely: plain values with line numbers, the elements of a long list one at a time.
 
 libyaml does the parsing. Nothing but mappings, lists and text comes out (numbers and booleans stay as they were written, so that ``4.0`` is
-not ``4``); tags are refused, so no object is ever made; depth, and what aliases may multiply, are bounded. Raises ``YamlError``.
+not ``4``); tags are refused, so no object is ever made; depth, and the growth by aliases, are bounded. Raises ``YamlError``.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class YamlDocument:
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._nodes = 0  # made so far, those behind aliases counted each time
         self._aliased = 0
-        self._limit = VALUES_MAX  # what ``_nodes`` may become within the value that is being read
+        self._limit = VALUES_MAX  # the most of ``_nodes`` within the value that is being read
         self._pending: Any = None  # event that starts the value of the current key
         try:
             self._parser = CParser(self._source)
@@ -204,7 +204,7 @@ class YamlDocument:
         return value
 
     def _skip(self, event: Any, depth: int) -> None:
-        """Read past a value. Only what has an anchor is kept: aliases after it may stand for it."""
+        """Read past a value. Only values with anchors are kept: aliases after it may stand for it."""
         kind = type(event)
         if event.anchor is not None or kind is AliasEvent:
             self._value(event, depth)

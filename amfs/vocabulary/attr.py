@@ -10,7 +10,7 @@ NAME_MAX = 255
 META_NOT_MINE = 1001  # errno of an OSError: the partition belongs to another node, or is moving
 META_BUSY = 1002  # likewise: locked, or somebody else must be told first
 
-#: What setattr sets.
+#: Fields that setattr sets.
 META_SET_MODE = 1
 META_SET_UID = 2
 META_SET_GID = 4
@@ -71,7 +71,7 @@ class Attr(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a name stands for."""
+    """The inode that a name stands for."""
 
     ino: int
     type: int
@@ -96,7 +96,7 @@ class Names(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is known of content where it lies. Times in nanoseconds since 1970, 0: as they were."""
+    """Facts about content where it lies. Times in nanoseconds since 1970, 0: as they were."""
 
     size: int
     blocks: int

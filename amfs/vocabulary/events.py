@@ -63,10 +63,10 @@ class AttemptEnded(Struct, frozen=True):
 
 
 class Traces(Struct, frozen=True):
-    """What one attempt at a blind task did, as paths."""
+    """The traces of one attempt at a blind task, as paths."""
 
-    missing: tuple[str, ...] = ()  # what it looked for in vain, if it failed; last what it looked for last
-    made: tuple[str, ...] = ()  # what is there now, if it ended well
+    missing: tuple[str, ...] = ()  # looked for in vain, if it failed; the last one last
+    made: tuple[str, ...] = ()  # there now, if it ended well
     doubted: bool = False  # it ended well, and is taken to have failed: it should have had what is missing
 
 
@@ -113,7 +113,7 @@ class StoreFailed(Struct, frozen=True):
 
 
 class FileDamaged(Struct, frozen=True):
-    """What the store has as ``name``, in memory or in the spill directory, is not what was written."""
+    """The file ``name`` of the store, in memory or in the spill directory, is not as it was written."""
 
     name: str
 
@@ -124,9 +124,9 @@ class JobDone(Struct, frozen=True):
     serial: int
     error: str
     size: int
-    own: bool = False  # the fault is this node's (it is full), not that of who has the file
+    own: bool = False  # the fault is this node's (it is full), not that of the file's holder
     lost_of: str = ""  # of a file of the session: its content was lost, and a task of this run (``workflow.origin.run_mark``) had made it
-    damaged: bool = False  # what was to be copied is not what was written
+    damaged: bool = False  # the file to copy is not as it was written
     directory: bool = False  # it is a directory with files in it; ``size`` is that of all of them
 
 
@@ -243,13 +243,13 @@ class FsRequested(Struct, frozen=True):
 
 
 class ClockRead(Struct, frozen=True):
-    """What the clock on the wall showed when the events that follow had been collected, in nanoseconds since 1970."""
+    """The time by the wall clock when the events that follow had been collected, in nanoseconds since 1970."""
 
     wall_ns: int
 
 
 class PeersHeard(Struct, frozen=True):
-    """When anything last arrived from each process, whatever it was and in whatever order: who sends is alive.
+    """When anything last arrived from each process, whatever it was and in whatever order: a sender is alive.
 
     Told before every heartbeat. A message can be late although its sender is well: one that was lost holds up all that follow it.
     """
@@ -279,7 +279,7 @@ class DrainOrdered(Struct, frozen=True):
 
 
 class Kept(NamedTuple):
-    """What a node that drains still has and no other node."""
+    """Content that a node that drains still has and no other node."""
 
     what: str
     size: int
@@ -288,7 +288,7 @@ class Kept(NamedTuple):
 
 class MoveAway(Struct, frozen=True):
     """Effect of a drain, event of the file system: have other nodes take what only this one has. ``last``: from now on nobody begins to
-    write here; who would, waits until the node has left."""
+    write here; a program that would, waits until the node has left."""
 
     last: bool = False
 
@@ -385,8 +385,8 @@ class StageIn(Struct, frozen=True):
 
 
 class CopyOut(Struct, frozen=True):
-    """Copier: copy ``name`` from the store to shared storage at ``path``, atomically. Ends as JobDone(serial). ``origin``: what the record
-    of a file of the session's file system is to keep of the task that made it (``workflow.origin``)."""
+    """Copier: copy ``name`` from the store to shared storage at ``path``, atomically. Ends as JobDone(serial). ``origin``: for the record
+    of a file of the session's file system: the task that made it (``workflow.origin``)."""
 
     serial: int
     name: str
@@ -542,7 +542,7 @@ class FsWork(Struct, frozen=True):
 
 
 class AttemptSettled(Struct, frozen=True):
-    """Effect: what an attempt has made is there for all, or gone; or ``error`` has happened."""
+    """Effect: the files of an attempt are there for all, or gone; or ``error`` has happened."""
 
     ended: AttemptEnded
     error: OSError | None

@@ -1,4 +1,4 @@
-"""What messages say of the files of runs: where a file is, what its node offers, and what a shard of the File Location Service knows of it.
+"""Files of runs in messages: where a file is, the offers of its node, and its record at a shard of the File Location Service.
 
 Pure vocabulary, a part of ``messages``: imports nothing of amfs.
 """
@@ -71,7 +71,7 @@ class FileFacts(Part, frozen=True):
 
 
 class RunFacts(Part, frozen=True):
-    """What a shard knows of one run, of the partitions that it hands over."""
+    """One run, as a shard knows it, of the partitions that it hands over."""
 
     run: int
     client: int  # its submitter; -1: not known

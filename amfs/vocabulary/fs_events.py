@@ -1,4 +1,4 @@
-"""What the data of a node tells its file system unasked; part of ``events``. Pure vocabulary."""
+"""News that the data of a node tells its file system unasked; part of ``events``. Pure vocabulary."""
 
 from __future__ import annotations
 

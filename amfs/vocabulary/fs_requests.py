@@ -1,4 +1,4 @@
-"""What mounts and clients ask of the file system of their node: one typed request for each operation. Pure vocabulary.
+"""Requests of mounts and clients to the file system of their node: one typed request for each operation. Pure vocabulary.
 
 ``Request[T]`` is answered by a T. A mount's requests speak of numbers of directories and inodes, as the kernel does; those that end in
 ``Path``, and most others of clients, speak of paths, which are absolute in the namespace of the file system.
@@ -71,7 +71,7 @@ class Created(NamedTuple):
 
 
 class Walked(NamedTuple):
-    """What is at the end of a path; ``target``: of a symbolic link."""
+    """The inode at the end of a path; ``target``: of a symbolic link."""
 
     attr: Attr
     target: bytes | None
@@ -122,7 +122,7 @@ class Holding(NamedTuple):
 Digested = tuple[int, bytes] | int
 #: The size of a file that was copied, and whether it was there already; or an errno.
 Copied = tuple[int, bool] | int
-#: What a node sees at a path outside: (inode, size, modification time), or an errno.
+#: A node's look at a path outside: (inode, size, modification time), or an errno.
 Seen = tuple[int, int, int] | int
 
 
@@ -279,7 +279,7 @@ class Renaming(Request[None], frozen=True):
 
 
 class PerhapsMade(Request[None], frozen=True):
-    """A mount had another node make a file, to be written here, and got no answer. Whoever wanted it was told so (EIO)."""
+    """A mount had another node make a file, to be written here, and got no answer. Its caller was told so (EIO)."""
 
     dir: int
     name: bytes
@@ -377,7 +377,7 @@ class RemoveXattrPath(Request[None], frozen=True):
 
 
 class SetRank(Request[None], frozen=True):
-    """Pin a file to a node (Hercules): one that does not exist is made, empty, and is written there whoever writes it."""
+    """Pin a file to a node (Hercules): one that does not exist is made, empty, and is written there, by any writer."""
 
     path: bytes
     node: int
@@ -515,7 +515,7 @@ class CheckStore(Request[CheckedStore], frozen=True):
 
 
 class SeenOutside(Request[list[tuple[int, Seen]]], frozen=True):
-    """What every node sees at a path outside."""
+    """Every node's look at a path outside."""
 
     path: bytes
 

@@ -1,4 +1,4 @@
-"""What the file system has the I/O of its node do: one typed order for each work. Pure vocabulary; ``node.file_backend`` does them.
+"""Works that the file system has the I/O of its node do: one typed order for each. Pure vocabulary; ``node.file_backend`` does them.
 
 ``WorkOrder[T]`` ends with a T, or with an errno.
 """
@@ -114,7 +114,7 @@ class EndRecorded(WorkOrder[None], frozen=True):
 
 
 class Truncate(WorkOrder[Facts | None], frozen=True):
-    """What it is afterwards; None: the node through which it was done knows."""
+    """Answers the facts afterwards; None: the node through which it was done knows."""
 
     ino: int
     opened: Opened
@@ -250,7 +250,7 @@ class Flush(WorkOrder[None], frozen=True):
 
 
 class CloseHandle(WorkOrder[Facts | None], frozen=True):
-    """What the file is then; None: its part was put in the place of what the handle had."""
+    """Answers the file's facts then; None: its part was put in the place of the handle's."""
 
     handle: int
 
@@ -289,7 +289,7 @@ class Digest(WorkOrder[tuple[bytes, int]], frozen=True):
 
 
 class PartDigest(WorkOrder[bytes], frozen=True):
-    """What a node knows the content that lies here by, as long as nobody has been able to write it; b"": no such content lies here. EBUSY:
+    """The mark by which a node knows the content here, as long as nobody could write it; b"": no such content lies here. EBUSY:
     somebody can write it, or has meanwhile."""
 
     ino: int
@@ -307,7 +307,7 @@ class CheckedStripes(NamedTuple):
 
 
 class CheckPart(WorkOrder[tuple[int, int]], frozen=True):
-    """Is the whole content that lies here, or (``index``) the stripe, what was written: 0: nobody can say, 1: yes, 2: it is damaged; and
+    """Is the whole content that lies here, or (``index``) the stripe, as it was written: 0: nobody can say, 1: yes, 2: it is damaged; and
     its size."""
 
     ino: int
@@ -360,7 +360,7 @@ class OpenStorages(WorkOrder[None], frozen=True):
 
 
 class CloseStorages(WorkOrder[None], frozen=True):
-    """What is under way is given up."""
+    """Works under way are given up."""
 
     move: str
 

@@ -1,4 +1,4 @@
-"""What those who look at runs and sessions are told: frames of aggregates, pages of tasks, and the questions to one run. Values only.
+"""Answers to those who look at runs and sessions: frames of aggregates, pages of tasks, and the questions to one run. Values only.
 
 A frame is as large as stages and nodes are many, whatever the number of tasks. Fields are only added; ``VERSION`` counts other changes.
 Times are seconds since 1970, durations seconds, amounts bytes, rates per second.
@@ -116,7 +116,7 @@ class Transfer(Struct):
 
 
 class Session(Struct):
-    """``decisions``: what became of nodes and why, newest last. ``jobs``: of the batch system, no nodes yet: (number, state, why).
+    """``decisions``: on nodes, with reasons, newest last. ``jobs``: of the batch system, no nodes yet: (number, state, why).
     ``policy``: by which it grows and shrinks, in words; "": by none. ``paused``: why no more jobs are submitted; "": they are."""
 
     name: str
@@ -139,7 +139,7 @@ class Frame(Struct):
     runs: list[Run] = []
     nodes: list[Node] = []
     transfers: list[Transfer] = []
-    notes: list[str] = []  # what could not be asked, and why
+    notes: list[str] = []  # sessions and runs that could not be asked, and why
 
 
 class Page(Struct):

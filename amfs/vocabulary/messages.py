@@ -40,7 +40,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Options(Struct, frozen=True):
-    """What few tasks need; absent (None) for the rest."""
+    """Options that few tasks need; absent (None) for the rest."""
 
     cores: int = 1
     memory: int = 0
@@ -78,7 +78,7 @@ AS_NODE = 20  # in place of a niceness, which is at most 19: that of the node
 
 
 class RunInfo(Struct, frozen=True):
-    """What the tasks of a run share; crosses the wire once per node."""
+    """The part that the tasks of a run share; crosses the wire once per node."""
 
     scope: str  # prefix of every key of this run, "7/"
     base: str  # absolute directory in which the user stands
@@ -115,7 +115,7 @@ class Result(Struct, frozen=True):
     maxrss_kib: int = 0
     bytes_in: int = 0  # of the inputs that tasks made
     bytes_out: int = 0
-    detail: str = ""  # what failed, in words for a person; nothing may be decided by them
+    detail: str = ""  # the fault, in words for a person; nothing may be decided by them
     stdout: bytes = b""
     stderr: bytes = b""
     sizes: tuple[int, ...] = ()  # of the outputs
@@ -252,7 +252,7 @@ class Done(Message, frozen=True, tag=21):
 class TaskMoved(Message, frozen=True, tag=22):
     """Worker -> dispatcher: these tasks of yours are with me now, or, when I gave them away, with ``by`` (stolen or forwarded).
 
-    Both sides tell, for either may die before it does. Repeatable: the same place twice; who gave tells only what was still its own.
+    Both sides tell, for either may die before it does. Repeatable: the same place twice; the giver tells only of tasks still its own.
     """
 
     run: int
@@ -287,7 +287,7 @@ class ReducePlan(Message, frozen=True, tag=25):
 
 
 class PartLost(Message, frozen=True, tag=27):
-    """Submitter -> dispatcher: what the partial task ``part`` of the reduction ``tid`` makes is nowhere."""
+    """Submitter -> dispatcher: the file of the partial task ``part`` of the reduction ``tid`` is nowhere."""
 
     run: int
     tid: int
@@ -341,7 +341,7 @@ class Release(Message, frozen=True, tag=35):
 
 
 class ReadAgain(Message, frozen=True, tag=39):
-    """Submitter, or dispatcher of a reduction -> FLS: what had ended is done again and reads these again: one more Release of each."""
+    """Submitter, or dispatcher of a reduction -> FLS: tasks that had ended run again and read these again: one more Release of each."""
 
     run: int
     names: tuple[str, ...]
@@ -364,7 +364,7 @@ class Flush(Message, frozen=True, tag=37):
 class Lost(Message, frozen=True, tag=38):
     """Worker -> FLS: ``holder`` has these no longer (a fetch from it failed, or a task spoiled them); ON_SHARED: the session's file system
     has lost the content, which a task of this run had made. FLS -> submitter, holder -1: these are wanted and nobody has them; those of
-    them that were made are to be made again; ON_SHARED: they were files of the session, and are to be that again. Repeatable: what is lost
+    them that were made are to be made again; ON_SHARED: they were files of the session, and are to be that again. Repeatable: a file
     is lost once."""
 
     run: int
@@ -402,7 +402,7 @@ class FilesTaken(Message, frozen=True, tag=43):
 
 
 class HandOver(Message, frozen=True, tag=44):
-    """FLS -> FLS: what the sender knows of files whose partitions are the receiver's in the view of ``epoch``. With ``partitions`` come the
+    """FLS -> FLS: the sender's records of files whose partitions are the receiver's in the view of ``epoch``. With ``partitions`` come the
     last of them: of these the sender has no more to say than what reaches it late (``Astray``)."""
 
     epoch: int
@@ -431,7 +431,7 @@ class Member(Struct, frozen=True):
     slots: int
     host: str = ""
     data_port: int = 0  # of its data server; 0: it has none
-    draining: bool = False  # it takes no tasks, keeps no names, and leaves when what it has is elsewhere
+    draining: bool = False  # it takes no tasks, keeps no names, and leaves when its content is elsewhere
     capacity: int = 0  # bytes that its store may keep in memory, by which it shares the partitions; 0: not known
     measured: bool = False  # nobody has said its capacity: it is what was free on its host
     ends: int = 0  # when the batch system ends its job, in seconds since 1970; 0: nobody knows
@@ -474,7 +474,7 @@ class Join(Message, frozen=True, tag=51):
 
 class Heartbeat(Message, frozen=True, tag=52):
     """Node <-> manager, and submitter <-> manager and dispatchers: alive, and at this epoch. ``deaf``: the node, which says so to its
-    manager, has not heard it for a while (the network may be cut in one direction), or has said so to others, who may follow another."""
+    manager, has not heard it for a while (the network may be cut in one direction), or has said so to others, which may follow another."""
 
     epoch: int
     deaf: bool = False
@@ -536,7 +536,7 @@ class ExplainAsk(Message, frozen=True, tag=62):
 
 
 class Explain(Message, frozen=True, tag=63):
-    """Node -> client: what this node knows of the task, in words; empty if nothing."""
+    """Node -> client: the task, as this node knows it, in words; empty if it does not."""
 
     node: int
     lines: tuple[str, ...]
@@ -558,8 +558,8 @@ class ClientHello(Message, frozen=True, tag=64):
 
 
 class PeerRequest(Message, frozen=True, tag=70):
-    """Node -> node: what one file system asks another. ``call`` is a ``peer_requests.PeerCall``, or what a decoder that does not know those
-    makes of one. Answered by PeerResponse."""
+    """Node -> node: a question of one file system to another. ``call`` is a ``peer_requests.PeerCall``,
+    or its plain form, from a decoder that does not know those. Answered by PeerResponse."""
 
     serial: int
     call: object
@@ -575,7 +575,7 @@ class PeerResponse(Message, frozen=True, tag=71):
 
 class FsRequest(Message, frozen=True, tag=72):
     """Client -> its gateway node: an operation of the file system, as ``uid`` and ``gid``. ``request`` is a ``fs_requests.Request``, or
-    what a decoder that does not know those makes of one. Answered by FsResponse."""
+    its plain form, from a decoder that does not know those. Answered by FsResponse."""
 
     serial: int
     request: object

@@ -183,7 +183,7 @@ class PartitionTable:
 
     def _spread(self, given: Counter[int], takers: Sequence[int], first: int) -> list[int]:
         """The owners, when of each node so many partitions as are ``given`` go to the ``takers``, one to each. Neighbouring partitions hold
-        neighbouring stripes of a file, so what is given lies evenly apart: with two nodes it is every second one."""
+        neighbouring stripes of a file, so the given ones lie evenly apart: with two nodes it is every second one."""
         owners = list(self.owners)
         left, turns = given.copy(), iter(takers)
         for part in _scattered(len(owners)):
@@ -212,7 +212,7 @@ _moves: deque[tuple[PartitionTable, PartitionTable, Moves]] = deque(maxlen=2)
 
 
 def moves_between(before: PartitionTable, after: PartitionTable) -> Moves:
-    """What has moved between two tables with as many partitions."""
+    """The moves between two tables with as many partitions."""
     for one, other, known in _moves:
         if one is before and other is after:
             return known

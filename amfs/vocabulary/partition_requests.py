@@ -1,4 +1,4 @@
-"""What the file systems of nodes ask each other about partitions that move. Pure vocabulary, a part of ``peer_requests``."""
+"""Questions between the file systems of nodes about partitions that move. Pure vocabulary, a part of ``peer_requests``."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class HandOver(PeerCall[None], frozen=True):
 
 
 class ForgetBackup(PeerCall[None], frozen=True):
-    """These are there as a backup, and the asker, who inherits them, has them from elsewhere."""
+    """These are there as a backup, and the asker, which inherits them, has them from elsewhere."""
 
     version: int
     partitions: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What the file systems of nodes ask each other: one typed request for each question or order. Pure vocabulary.
+"""Questions between the file systems of nodes: one typed request for each question or order. Pure vocabulary.
 
 ``PeerCall[T]`` is answered by a T. A node asks itself the same way. A shard answers META_NOT_MINE if the asker has an old table, META_BUSY
 if the asker shall try again.
@@ -178,7 +178,7 @@ class ResumeWriting(InodeCall[OpenGrant | None], frozen=True):
 
 
 class AbortWriteOpen(InodeCall[None], frozen=True):
-    """The asker has opened it to write, and has nothing of it: it is a reader only, and what the file contained stays what it is."""
+    """The asker has opened it to write, and has nothing of it: it is a reader only, and the file keeps its content."""
 
 
 class Closed(InodeCall[Attr | None], frozen=True):
@@ -262,7 +262,7 @@ class SetPending(InodeCall[None], frozen=True):
 
 
 class Publish(PeerCall[Published], frozen=True):
-    """What an attempt has made is everybody's from now on. ``origin``: as ``Closed`` has it."""
+    """The files of an attempt are everybody's from now on. ``origin``: as ``Closed`` has it."""
 
     pending: int
     inodes: tuple[int, ...]
@@ -280,7 +280,7 @@ class Touch(PeerCall[None], frozen=True):
 
 
 class Stale(PeerCall[None], frozen=True):
-    """What is cached of these is old."""
+    """Cached facts of these are old."""
 
     inodes: tuple[int, ...]
     entries: tuple[tuple[int, bytes], ...]
@@ -325,7 +325,7 @@ class Keep(PeerCall[None], frozen=True):
 
 
 class Live(PeerCall[Facts], frozen=True):
-    """What the writer of a file knows of it. ENOENT: it has just been closed."""
+    """The facts of a file, by its writer. ENOENT: it has just been closed."""
 
     attr: Attr
 
@@ -370,7 +370,7 @@ class KeepCopy(PeerCall[None], frozen=True):
 
 
 class Flush(PeerCall[int], frozen=True):
-    """What was written of a file through the asked node so far shall survive. Answers as ``Checkpoint``."""
+    """The content written to a file through the asked node so far shall survive. Answers as ``Checkpoint``."""
 
     ino: int
     number: int  # the same when the asker asks again
@@ -580,7 +580,7 @@ CHANGES_NAMES = frozenset((
     Create, Insert, Remove, Unlink, ReserveDirectory, Setattr, Link, SetXattr, RemoveXattr, SetPending, Publish, Checkpoint, Secure,
     Damaged,
 ))  # fmt: skip
-#: What a node can do that does not know the directories yet.
+#: Calls that a node can do which does not know the directories yet.
 WITHOUT_DIRECTORIES = frozenset((
     Spread, Directories, ReportDirectories, Arrive, StripesOf, Have, HandOver, ForgetBackup, Lose, Drop, DropWhole, ReportUsage,
     DropCopies, KeepCopies, CopyStripes, ExpectCopies,

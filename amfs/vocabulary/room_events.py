@@ -1,4 +1,4 @@
-"""What files of runs and files of ``amfs:/`` on one node say to each other when memory is full; part of ``events``. Pure vocabulary."""
+"""Events between files of runs and files of ``amfs:/`` on one node when memory is full; part of ``events``. Pure vocabulary."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def alike(capacity: int, others: Iterable[int]) -> int:
 
 def deal(weigh: Mapping[int, int], most: Mapping[int, int], have: Mapping[int, int], count: int) -> list[int]:
     """``count`` times the node that is the least loaded with one more; of equal ones the first. None gets more than ``most`` says, beside
-    what it has (``have``). Shorter if all have their most."""
+    its own (``have``). Shorter if all have their most."""
     heap = [((have.get(node, 0) + 1) / weight, at, node) for at, (node, weight) in enumerate(weigh.items())]
     heapify(heap)
     loads = dict.fromkeys(weigh, 0) | {node: load for node, load in have.items() if node in weigh}

@@ -19,7 +19,7 @@ S = TypeVar("S", bound=IntEnum)
 E = TypeVar("E", bound=IntEnum)
 
 
-#: What a submitter knows of a task; a byte each, so not an enum.
+#: A task, as its submitter knows it; a byte each, so not an enum.
 PENDING, FINISHED, FAILED, SKIPPED = range(4)
 
 
@@ -303,8 +303,8 @@ class InodeEvent(IntEnum):
     OPENED_TO_WRITE = 0
     CLOSED = 1  # the writer has said what it wrote
     CLOSED_WITH_LOSSES = 2  # and that some of that went with a node
-    WRITER_GONE = 3  # without a word; what the file contained before is held by a living node
-    LOST_WITH_WRITER = 4  # likewise, and no living node holds what it contained
+    WRITER_GONE = 3  # without a word; a living node holds the content from before
+    LOST_WITH_WRITER = 4  # likewise, and no living node holds that content
     HOLDERS_DIED = 5  # all that held the content, or a stripe of it
     REMOVED = 6  # its last name, and its last use
 

@@ -1,4 +1,4 @@
-"""What the file systems of nodes ask each other about stripes. Pure vocabulary, a part of ``peer_requests``."""
+"""Questions between the file systems of nodes about stripes. Pure vocabulary, a part of ``peer_requests``."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class ExpectCopies(PeerCall[None], frozen=True):
 
 
 class CheckStripes(PeerCall[tuple[int, int]], frozen=True):
-    """Look at the stripes of a file that lie there, and mend those that are damaged: how many, and what is said of all
+    """Look at the stripes of a file that lie there, and mend those that are damaged: how many, and the judgement on all
     (``fs_requests.UNKNOWN`` and so on)."""
 
     ino: int
 
 
 class SendStripe(PeerCall[None], frozen=True):
-    """What the asker has of a stripe of there is damaged: it gets a copy anew."""
+    """The asker's copy of a stripe of there is damaged: it gets one anew."""
 
     ino: int
     index: int

@@ -1,4 +1,4 @@
-"""Whole files between nodes and storage at URLs: what is to be moved, and what became of it. Pure vocabulary."""
+"""Whole files between nodes and storage at URLs: the orders to move them, and the outcomes. Pure vocabulary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from amfs.vocabulary.peer_calls import PeerCall
 
-LOAD, DUMP, DIGEST = range(3)  # what is done with objects: into the session, out of it, only read
+LOAD, DUMP, DIGEST = range(3)  # ways of objects: into the session, out of it, only read
 
 #: Of ``UrlEnd.kind`` beside the names of ``remote.place.Kind``: it went well, the storage is gone, an errno says what was wrong.
 WELL, GONE, NUMBER = "", "GONE", "NUMBER"

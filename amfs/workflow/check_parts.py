@@ -26,7 +26,7 @@ class UnusableInputs(UsageError):
 
 
 class Place(Protocol):
-    """What the checks need to know of the world outside. Names are canonical: relative to ``base``, or absolute."""
+    """The world outside, as far as the checks need it. Names are canonical: relative to ``base``, or absolute."""
 
     @property
     def base(self) -> str:
@@ -36,10 +36,10 @@ class Place(Protocol):
         """Those of ``names`` that are not there. Raises UnusableInputs."""
 
     def versions(self, urls: Iterable[str]) -> dict[str, ObjectVersion]:
-        """Of those of ``urls`` that ``missing`` found there: what it saw. Nobody is asked again."""
+        """The versions that ``missing`` saw of those of ``urls`` that it found there. Nobody is asked again."""
 
     def real(self, directory: str) -> str:
-        """The absolute path of a directory without links on its way; what does not exist stays as it is."""
+        """The absolute path of a directory without links on its way; a path that does not exist stays as it is."""
 
     def unwritable(self, directory: str) -> str:
         """Why no file can be put into ``directory`` (which is made if need be), in words; '' if one can."""
@@ -100,7 +100,7 @@ def may_be_odd(text: str, names_of: Callable[[Task], tuple[str, ...]], part: Seq
 def name_faults(
     task: Task, strays: Callable[[str, str], str], base: str, aliases: dict[str, str], absolutes: set[str], places: Mapping[str, str]
 ) -> list[str]:
-    """Fill in ``aliases`` and ``absolutes`` from the names of one task; what is wrong with them, in words. ``strays``: why a name with ".."
+    """Fill in ``aliases`` and ``absolutes`` from the names of one task; their faults, in words. ``strays``: why a name with ".."
     is not its canonical one; ``places``: those that people gave to files."""
     words = []
     for name in chain(task.inputs, task.outputs):

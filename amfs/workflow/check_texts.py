@@ -48,7 +48,7 @@ def whole_faults(workflow: Workflow) -> list[Fault]:
 
 
 def workflow_texts(workflow: Workflow) -> list[Fault]:
-    """Texts and names that cannot be. Whoever goes on with such a workflow stumbles over them again."""
+    """Texts and names that cannot be. A caller that goes on with such a workflow meets them again."""
     found: list[tuple[int, str]] = []
     for start in range(0, len(workflow.tasks), _PART):
         part = workflow.tasks[start : start + _PART]
@@ -97,7 +97,7 @@ def may_have_faults(part: list[Task]) -> bool:
 
 
 def text_faults(task: Task) -> list[str]:
-    """What is wrong with the texts of one task, in words."""
+    """The faults of the texts of one task, in words."""
     who = f"task {shortened(task.id, quoted=False)}"
     words: list[str] = []
     if len(task.id) > ID_BYTES_MAX // 4 and len(task.id.encode("utf-8", "surrogatepass")) > ID_BYTES_MAX:

@@ -56,7 +56,7 @@ from amfs.workflow.workflow import DeclaredState, Task, Workflow, canonical, com
 
 
 class Plan(msgspec.Struct):
-    """What the submitter needs to walk a checked workflow. Files are known by their canonical names.
+    """A checked workflow, for the submitter to walk. Files are known by their canonical names.
 
     A file that is read and has no writer lies on shared storage.
     """
@@ -476,7 +476,7 @@ class StreamChecker:
         self._directories: dict[str, str] = {}  # directory of an output -> why nothing can be written there, or ''
 
     def add(self, task: Task) -> list[Fault]:
-        """Take in the next task; what is wrong with it. Its index is the number of tasks taken in before."""
+        """Take in the next task; returns its faults. Its index is the number of tasks taken in before."""
         task = complete(task)
         index = len(self._names)
         if words := text_faults(task):

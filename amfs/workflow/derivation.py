@@ -1,4 +1,4 @@
-"""What finished tasks are and what they were made from, so that a resumed run can tell which of them still hold. Pure.
+"""Identities of finished tasks, and of all that their files were made from, so that a resumed run can tell which of them still hold. Pure.
 
 The *key* of a task is the XXH64 of its command and files. Its id and its line are not in it: they are mere numbers in many formats, and an
 edited list numbers its tasks anew. Tasks without outputs may be alike; the how-manieth of its like a task is belongs to its key.
@@ -94,7 +94,7 @@ class Derivations:
         return known[tid]
 
     def _above(self, tid: int) -> list[tuple[int, bool]] | None:
-        """What a task stands on: (task, True) or (identity, False)."""
+        """The inputs that a task stands on: (task, True) or (identity, False)."""
         plan, task = self._plan, self._tasks[tid]
         found: list[tuple[int, bool]] = [(self._program(task), False)]
         for name in task.inputs:

@@ -43,7 +43,7 @@ def pack(info: RunInfo, task: str, node: int, argv: Sequence[str]) -> bytes:
 
 
 def unpack(value: bytes) -> Origin | None:
-    """What a record says; None if it cannot be understood."""
+    """The origin in a record; None if it cannot be understood."""
     try:
         return msgspec.json.decode(value, type=Origin)
     except msgspec.DecodeError:

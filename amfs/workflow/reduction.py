@@ -30,7 +30,7 @@ def expand(body: bytes, inputs: Sequence[str], output: str) -> bytes:
 
 
 def lost(run: int, name: str, out: Mapping[int, Collection[int]]) -> list[tuple[int, m.PartLost]]:
-    """Who is to be told that this file (without the run's scope) is nowhere, if it is a partial result: only the dispatcher of a reduction
+    """Messages that this file (without the run's scope) is nowhere, if it is a partial result: only the dispatcher of a reduction
     knows its partial tasks. ``out``: the tasks that each dispatcher has."""
     root, _, part = name.removeprefix(PARTS).partition("/")
     if not (name.startswith(PARTS) and root.isdigit() and part.isdigit()):

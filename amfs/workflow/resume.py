@@ -1,4 +1,4 @@
-"""What an earlier run of a workflow spares this one: which tasks need not run again, and which of its files are used. Pure.
+"""Savings by an earlier run of a workflow: which tasks need not run again, and which of its files are used. Pure.
 
 A finished task runs again when a final output of it has vanished, when a task that must run reads an output of it that is not there any
 more (files between tasks were in memory), or when something has changed of what it was made from (``derivation``).
@@ -17,7 +17,7 @@ from amfs.workflow.workflow import Task
 
 
 class Remains(NamedTuple):
-    """What an earlier run left. Names of files are those of ``Plan``: in their one spelling."""
+    """The remains of an earlier run. Names of files are those of ``Plan``: in their one spelling."""
 
     #: Of the outputs that a task had when it finished; None: it has not finished, or not with what it would read now.
     sizes: Callable[[int], tuple[int, ...] | None]
@@ -144,7 +144,7 @@ class ResumedList:
         self.remains = remains
         self.left = dict(remains.in_memory)  # files in the store that no task makes again, as far as is known
         self.deferred: dict[int, None] = {}
-        self.wanted: set[str] = set()  # what tasks that run read; its writer may join after its reader
+        self.wanted: set[str] = set()  # files that tasks that run read; a writer may join after its reader
 
     def add(self, first: int) -> Step:
         """The tasks from index ``first`` on have joined the list."""
@@ -230,7 +230,7 @@ class ResumedList:
         return all(self.remains.size_on_shared(name) == size for name, size in there if name in wanted)
 
     def _made_by(self, tids: Sequence[int]) -> tuple[str, ...]:
-        """What an earlier run left under the names of what these tasks make."""
+        """Files that an earlier run left under the names of these tasks' outputs."""
         if not self.left:
             return ()
         return tuple(name for tid in tids for name in self._names(tid) if self.left.pop(name, None) is not None)

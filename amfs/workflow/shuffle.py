@@ -26,14 +26,14 @@ class Input(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What the key of a line is, and how many parts there are. ``delimiter`` None: columns are separated by blanks."""
+    """The place of a line's key, and the number of parts. ``delimiter`` None: columns are separated by blanks."""
 
     parts: int
     column: int = 1
     delimiter: bytes | None = None
 
     def fault(self) -> str:
-        """What is wrong with it, for a person; "" if nothing."""
+        """The fault of it, for a person; "" if there is none."""
         if not 1 <= self.parts <= PARTS_MAX:
             return f"there can be 1 to {PARTS_MAX} parts, not {self.parts}"
         if not 1 <= self.column <= COLUMN_MAX:
@@ -48,7 +48,7 @@ def part_name(part: int) -> str:
 
 
 def name_of(path: bytes) -> str:
-    """What a task calls a file of the file system."""
+    """The name by which a task calls a file of the file system."""
     return NAMESPACE[:-1] + path.decode(errors="surrogateescape")
 
 

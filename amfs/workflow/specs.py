@@ -64,7 +64,7 @@ class SpecMaker:
         outputs: list[str] = []
         retentions: list[int] = []
         for name in task.outputs:
-            final = self.keep_all or name in task.keep or in_namespace(name)  # who names a place in the file system wants it there
+            final = self.keep_all or name in task.keep or in_namespace(name)  # a task that names a place in the file system wants it there
             scratch = name in task.scratch
             if aliases and name in aliases:
                 depth = max(depth, _depth(name))

@@ -2,7 +2,7 @@
 
 A file is written once here. Where a workflow has several writers of one name (or a task that reads and writes it), each gets a version of
 its own: the last in the document keeps the name, those before it get ``NAME.v1``, ``NAME.v2``, … A task that only reads NAME reads what the
-last writer makes, as in Pegasus; if that would close a circle, what the last writer before it in the document makes. A task that changes
+last writer makes, as in Pegasus; if that would close a circle, that of the last writer before it in the document. A task that changes
 NAME reads what the writer before it in the document makes, and the first of them the file that is there from the beginning, which then
 keeps the name. Two spellings of one name (``./f`` and ``f``) are one file.
 
@@ -68,7 +68,7 @@ def _several(tasks: list[Task], spelled: Spelling) -> dict[str, list[int]]:
 
 
 def _versions(name: str, made: list[int], first_changes: bool, taken: set[str]) -> list[str]:
-    """What the writers in ``made`` call their versions. ``first_changes``: the first of them reads the file that is there before."""
+    """The names of the versions of the writers in ``made``. ``first_changes``: the first of them reads the file that is there before."""
     found = []
     for number in range(1, len(made) + first_changes):
         fresh = f"{name}.v{number}"

@@ -88,7 +88,7 @@ class Workflow(msgspec.Struct):
     sizes: dict[str, int] = {}  # bytes of files, where the source says; for replays and reports
     paths: dict[str, str] = {}  # where shared inputs really are, when a catalog says so: name -> path or URL
     remarks: list[Fault] = []  # constructs that have no meaning here, once per kind
-    run_faults: list[Fault] = []  # what forbids to run it; to look at it, convert it and replay it is allowed
+    run_faults: list[Fault] = []  # faults that forbid to run it; to look at it, convert it and replay it is allowed
     later: dict[str, Later] = {}  # tasks that stand for workflows whose documents other tasks make: id -> what it stands for
     known_later: dict[str, tuple[range, int]] = {}  # those whose document an earlier run has left -> their tasks, XXH64 of the document
     absent: dict[str, str] = {}  # catalogs that are named and not there: "inputs" or "programs" -> words for those who miss one
@@ -118,7 +118,7 @@ def canonical(name: str, base: str) -> str:
 #: A directory in which nobody stands, so deep that no honest ".." leads out of it: for looking at a workflow without running it.
 NOWHERE = "/a/b/c/d/e/f/g/h"
 
-#: What makes a name that is not absolute uncanonical.
+#: Parts that make a name that is not absolute uncanonical.
 UNCANONICAL = re.compile(r"\A\.|//|/\.|/\Z")
 
 
@@ -185,7 +185,7 @@ _LIMIT_64 = 1 << 63
 
 
 def value_faults(task: Task) -> list[str]:
-    """What is wrong with the values of one (complete) task by itself, in words; empty if nothing."""
+    """The faults of the values of one (complete) task by itself, in words; empty if none."""
     faults = []
     if not task.id:
         faults.append("the task id is empty")

@@ -1,6 +1,6 @@
-"""What attempts at blind tasks have made and have looked for in vain: published when they end well, else taken back. Pure.
+"""Files that attempts at blind tasks have made, or have looked for in vain: published when they end well, else taken back. Pure.
 
-A blind task declares no files. The mount of its node writes down what it does (csrc/fuse/fuse_tasks.c). What it makes bears the mark of the
+A blind task declares no files. The mount of its node writes down what it does (csrc/fuse/fuse_tasks.c). Its files bear the mark of the
 attempt (``Attr.pending``), and is not there for other blind tasks until the attempt has ended well. Shards compare the marks, so an attempt
 publishes and removes nothing that another has taken over meanwhile.
 """
@@ -60,7 +60,7 @@ class Attempts:
         self._namespace = namespace
 
     def end(self, event: EndAttempt) -> Operation[Traces]:
-        """An attempt of this node has ended, and has no process any more. Answers when what it made is there for all, or gone."""
+        """An attempt of this node has ended, and has no process any more. Answers when its files are there for all, or gone."""
         good, needs = event.good, event.needs
         number = event.ended.number
         made = [Made(*one) for one in event.ended.made]
@@ -120,7 +120,7 @@ class Attempts:
     # ── it failed ──────────────────────────────────────────────────────────────────────────────────
 
     def _take_back(self, pending: int, made: list[Made]) -> Operation[None]:
-        """Remove what an attempt made, the last first. What cannot be removed stays: a directory into which others have put something; a
+        """Remove what an attempt made, the last first. A directory stays into which others have put something, and a
         file that another attempt has taken over."""
         caller = Caller(("attempt", pending), 0, 0, self._calls.wall)
         for one in reversed(made):

@@ -1,4 +1,4 @@
-"""What nodes and their kernels keep of names and inodes, and that they hear when it is old. Pure."""
+"""The caches of nodes and their kernels, of names and inodes: nodes and kernels hear when an entry is old. Pure."""
 
 from __future__ import annotations
 

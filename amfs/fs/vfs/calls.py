@@ -1,7 +1,7 @@
 """Operations that take several steps, as generators, and the questions between nodes that they are made of. Pure.
 
 A generator yields what it waits for (``Ask``, a work order, ``Together``, ``Sleep``, ``Acquire``) and is sent the result, or an OSError is
-thrown into it. ``ask``, ``work`` and ``together`` do that with the type of the answer. What another node asks (``PeerRequest``) is answered
+thrown into it. ``ask``, ``work`` and ``together`` do that with the type of the answer. A question by a node (``PeerRequest``) is answered
 by the handlers that the parts of the machine have listed with ``serve``; they may be generators.
 """
 
@@ -104,11 +104,11 @@ class Calls:
         """``machine``: gives the time, and takes effects."""
         self.members = members
         self.asked = 0  # how many questions this node has asked others
-        #: Answers wait until what was changed is known to backups: does one that is given now have to wait? By what?
+        #: Answers wait until backups know of the changes: does one that is given now have to wait? By what?
         self.unsettled: Callable[[], Operation[None] | None] = lambda: None
         self._late: dict[int, deque[list[m.Message]]] = {}  # peer -> what is not sent before an answer is: one that still waits is empty
         self._machine = machine
-        self._wall = (0.0, 0)  # the time of an event, and what the clock on the wall showed then
+        self._wall = (0.0, 0)  # the time of an event, and the wall clock then
         self._handlers: dict[type, Callable[[int, Any], Any]] = {}
         self._serial = 0
         self._asked: dict[int, _Asked] = {}
@@ -179,7 +179,7 @@ class Calls:
             self._wrong.append(wrong)
             running.answer(failure(errno.EIO), None)
         except Exception as wrong:
-            # What a client or peer sent does not fit the operation: its fault, and no reason for this node to end.
+            # A client or peer sent arguments that do not fit the operation: its fault, and no reason for this node to end.
             self.log(f"an operation with impossible arguments: {type(wrong).__name__}: {wrong}", logging.WARNING)
             running.answer(failure(errno.EINVAL), None)
         else:
@@ -309,7 +309,7 @@ class Calls:
             answer(None, result)
 
     def _serve_late(self, peer: int, call: PeerCall[Any], answer: Answer) -> None:
-        """What a manager that has died meanwhile had begun has been taken back everywhere; it must not be done after that."""
+        """All nodes have taken back the steps of a manager that has died meanwhile; none of them may be done after that."""
         if peer == self.members.node or peer in self.members.live:
             self._serve(peer, call, answer)
         else:
@@ -346,7 +346,7 @@ class Calls:
             self._machine.send(peer, message)
 
     def _send_later(self, peer: int, message: m.PeerResponse, waits: Operation[None]) -> None:
-        """What is sent to ``peer`` from now on comes after it: news of changes must not come before the answers that they make old."""
+        """Messages to ``peer`` from now on come after it: news of changes must not come before the answers that they make old."""
         place: list[m.Message] = []
         self._late.setdefault(peer, deque()).append(place)
 

@@ -1,4 +1,4 @@
-"""What the shard of a file that is written here is asked and told: copies of its content by now, whether they still are all that is here,
+"""Questions and news to the shard of a file that is written here: copies of its content by now, whether they still are all of it,
 and its closing. Pure.
 
 Only ``open_files`` knows who writes, and calls while nothing is closed.
@@ -33,7 +33,7 @@ class Checkpoints:
 
     def flush(self, ino: int, facts: Facts) -> Operation[int]:
         """It may be written on meanwhile, also without a word (by a mapping). Answers as ``Checkpoint``."""
-        digest = yield from self._digest(ino, facts)  # before the copies: what is written later must show
+        digest = yield from self._digest(ino, facts)  # before the copies: later writes must show
         error = yield from self._take(ino, facts)
         if not error and digest is not None:
             self._flushed[ino] = digest

@@ -97,7 +97,7 @@ class Copies:
         yield from self._opener.hold(attr.ino, number)
 
     def _keep(self, call: p.KeepCopy) -> Operation[int]:
-        """Who has it written goes on: an opening here that has fetched what it contained before must not remove this."""
+        """The node that writes it goes on: an opening here that has fetched the content before this must not remove this."""
         facts = call.facts
         yield from work(w.Fetch(call.ino, call.source, facts.size, facts.atime, facts.mtime))
         self._files.keep_brought(call.ino)

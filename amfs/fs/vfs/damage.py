@@ -52,7 +52,7 @@ class Damage:
         self._calls.spawn(self._give_up(event.ino))
 
     def drop(self, ino: int) -> Operation[None]:
-        """What lies here was found damaged. Returns when it is gone."""
+        """The content here was found damaged. Returns when it is gone."""
         try:
             yield from self._give_up(ino)
         except OSError as error:

@@ -98,7 +98,7 @@ class Digests:
             self._calls.release(key)
 
     def read_whole(self, ino: int, endpoint: object, how: Callable[[Opened], w.WorkOrder[T]]) -> Operation[T]:
-        """Do a work with the file open to be read; once more if what lay here was damaged. EBADMSG: that was all there was of it."""
+        """Do a work with the file open to be read; once more if the content here was damaged. EBADMSG: there is no other."""
         try:
             return (yield from self._read_open(ino, endpoint, how))
         except OSError as error:

@@ -54,7 +54,7 @@ def latest(wishes: list[Wish]) -> dict[int, int]:
 
 
 class Tried(NamedTuple):
-    """What has come of a question about the entry of a directory."""
+    """The outcome of a question about the entry of a directory."""
 
     node: int
     number: int

@@ -41,9 +41,9 @@ class Directories:
         self._caches = caches
         self._direct = Direct(calls, meta, members, owners)
         self._spreads = 0  # changes that this node has spread as the manager
-        self._applied: tuple[int, int, list[int]] = (-1, 0, [])  # the last spread: its manager, its number there, what came of it here
+        self._applied: tuple[int, int, list[int]] = (-1, 0, [])  # the last spread: its manager, its number there, its outcome here
         self._wishes: list[Wish] = []  # that wait for the lock
-        self._forgotten: list[w.Invalidate] = []  # what the change being applied makes old
+        self._forgotten: list[w.Invalidate] = []  # names and inodes that the change being applied makes old
         calls.serve(
             p.Mkdir.by(self._mkdir),
             p.Rmdir.by(self._rmdir),
@@ -87,7 +87,7 @@ class Directories:
             self._direct.touch(home, dir, now)
 
     def remember_touch(self, now: int, *dirs: int) -> None:
-        """What this node has changed itself it sees at once, whatever the homes of the directories have heard by then."""
+        """This node sees its own changes at once, whatever the homes of the directories have heard by then."""
         for dir in dirs:
             if not self._owners.is_here(dir):
                 with suppress(OSError):  # META_NOT_MINE: remembered is all it is
@@ -140,7 +140,7 @@ class Directories:
         yield from self._in_company(Wish(peer, call.dir, call.name, call.now))
 
     def _in_company(self, wish: Wish) -> Operation[None]:
-        """Directories that are made and removed at the same time go to all nodes together: whoever gets the lock does what waits for it."""
+        """Directories that are made and removed at the same time go to all nodes together: the holder of the lock makes them all."""
         self._wishes.append(wish)
         yield Acquire(LOCK)
         try:
@@ -390,7 +390,7 @@ class Directories:
         end = self._calls.now + PATIENCE_S
         while self._members.manager != manager:
             if manager not in self._members.live or self._calls.now >= end:
-                raise failure(errno.EIO)  # of a manager before this one, who has told us what there is, or is about to
+                raise failure(errno.EIO)  # of a manager before this one, which has told us what there is, or is about to
             yield Sleep(PAUSE_LAST_S)
         key = ("spread", manager)
         yield Acquire(key)  # a node that is asked twice answers twice when it is done, and so do those below it
@@ -434,7 +434,7 @@ class Directories:
         return answers
 
     def _pass_on(self, call: p.Spread, places: list[int]) -> Operation[list[list[list[int]] | OSError]]:
-        """To these places. Where nobody is below, C tells C; what it will not hear there the poll loop must."""
+        """To these places. Where nobody is below, C tells C; the poll loop must hear what C will not."""
         leaves = [place for place in places if not below(place, len(call.order))]
         heard = yield from self._direct.spread([call.order[place] for place in leaves], call)
         told = {place: answer for place, answer in zip(leaves, heard, strict=True) if answer is not None}
@@ -486,7 +486,7 @@ class Directories:
             self._tell(asker, told)
 
     def _tell(self, asker: int, told: list[w.Invalidate]) -> None:
-        """What has been made old. The kernel that asked changes its own names, and holds the directory until it is answered. Other mounts
+        """Tell of old names. The kernel that asked changes its own names, and holds the directory until it is answered. Other mounts
         here are told by the operation."""
         if self._members.node == asker:
             for old in self._forgotten:

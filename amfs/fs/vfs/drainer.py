@@ -1,4 +1,4 @@
-"""What only this node has goes to others, as it is to leave: whole files here, by copies. Pure.
+"""Moves content that only this node has to others, as it is to leave: whole files here, by copies. Pure.
 
 Partitions, with their records and stripes, move by themselves when the table says so (``mover``). Which nodes take files: those that have
 partitions, as a node that drains has none. Knows nothing of why or when the node leaves.
@@ -53,7 +53,7 @@ class Drainer:
         # Before the copies are looked for: a shard that knows of the drain does not count on copies here (``Replicas._give_up``).
         behind = yield from together([ask(node, p.StillComing(version)) for node in takers])
         changes = self._opener.changes
-        # What a mount has opened before, or is making, has its part by the next round at the latest; what it opens later we decide.
+        # Files that a mount has opened before, or is making, have their parts by the next round at the latest; we decide on later openings.
         open_in_mounts = yield from work(w.DeferOpenings())
         here = yield from work(w.ListWhole())
         here += [(ino, 0) for ino in set(self._files.written()).difference(ino for ino, _ in here)]  # in stripes, or through another node
@@ -96,7 +96,7 @@ class Drainer:
             raise
         me = self._members.node
         if me not in holders:
-            return  # what a file contained before
+            return  # an earlier content of the file
         if attr.writer >= 0:
             raise failure(errno.EBUSY)
         takers = self._takers()

@@ -66,7 +66,7 @@ class Evictor:
                 try:
                     yield from self._make_room()
                     tries = TRIES if self._spills and not self._full else 0
-                    while tries and self._is_in_need(asked):  # what was open a moment ago may be closed by now
+                    while tries and self._is_in_need(asked):  # files open a moment ago may be closed by now
                         tries -= 1
                         yield Sleep(PAUSE_S)
                         yield from self._make_room()

@@ -246,7 +246,7 @@ class Handles:
         yield from self._fill(how, closing, self._namespace.unlink(caller, dir, name))
 
     def fill(self, caller: Caller, handle: int, path: bytes, how: w.WorkOrder[Any], origin: bytes = b"") -> Operation[int]:
-        """Give a new file its content by a work, and close it; what that work ended with."""
+        """Give a new file its content by a work, and close it; the result of that work."""
         return (yield from self._fill(how, self.close(caller, handle, origin), self._paths.unlink(caller, path)))
 
     def _fill(self, how: w.WorkOrder[Any], closing: Operation[None], removing: Operation[None]) -> Operation[int]:

@@ -274,7 +274,7 @@ class FileSystem(Machine):
         if dead or new:
             self._replicas.look()
         if new_manager and not first:
-            self._meta.mend_dirs(True)  # what the manager before us has begun and not told us is not so
+            self._meta.mend_dirs(True)  # changes that the manager before us has begun and not told us are not made
             calls.spawn(self._directories.take_office())
         if manager == self.node:
             for node in sorted((live if new_manager else new) - {self.node}):
@@ -285,7 +285,7 @@ class FileSystem(Machine):
             self.calls.order(w.AddPeer(node))
 
     def _bury(self, node: int) -> None:
-        """It is dead: what only it had is lost, which the records say from now on."""
+        """It is dead: content that only it had is lost, which the records say from now on."""
         self._meta.unlock_node(node)
         count = 0
         for ino in self._meta.forget_node(node):

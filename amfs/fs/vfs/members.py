@@ -1,4 +1,4 @@
-"""Which nodes are in, what the table of partitions says, and of which losses this node has heard. Pure.
+"""The members of the session, the table of partitions, and the losses of which this node has heard. Pure.
 
 Changed by the machine (``set_view``) and by the mover of partitions; read by everybody.
 """
@@ -11,7 +11,7 @@ BRANCHES = 4  # of the tree of nodes: the last of five hears of a change in one 
 
 
 class Members:
-    """What this node knows of the session."""
+    """The session, as this node knows it."""
 
     def __init__(self, node: int) -> None:
         self.node = node
@@ -35,11 +35,11 @@ class Members:
 
     @property
     def staying(self) -> frozenset[int]:
-        """Living nodes that have partitions: those that drain have none, and what they hold goes with them."""
+        """Living nodes that have partitions: those that drain have none, and take their content with them."""
         return self.live.intersection(self.owners)
 
     def set_version(self, version: int) -> None:
-        """A new table has come. Whoever tells of a loss tells everybody again."""
+        """A new table has come. Nodes that tell of losses tell everybody again."""
         self.version = version
         self.told.clear()
 

@@ -7,10 +7,10 @@ sends the records, until that one has said that they are there; a node that is a
 same table, so nothing that is older than what the owner has can come to it. The owner serves the records from then on, and has the
 stripes brought. The node that sent them stays a backup, like those that it had, until the owner has one that is in step.
 
-The backup of a partition inherits it: when all live nodes know of the death, and none has it on its way, what is there of it is served. If
+The backup of a partition inherits it: when all live nodes know of the death, and none has it on its way, the heir serves its copy. If
 there are several backups (one was taking the place of another) the heir has the others forget first. If the heir is not in step another one
-sends it. So every node that believes to be in step has all that was answered. A partition that no living node has is lost: empty but for
-what every node knows, the directories, and a name that is not there may have been.
+sends it. So every node that believes to be in step has all that was answered. A partition that no living node has is lost: but for
+the directories, which every node knows, it is empty, and a name that is not there may have been.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class PartitionMover:
             self._calls.spawn(self._find_orphans(JOIN_S if not before and not dead else 0.0))
 
     def _keep_ours(self) -> None:
-        """What was to leave, and did not, is ours again."""
+        """Partitions that were to leave, and did not, are ours again."""
         owners, me = self._members.owners, self._members.node
         self._prune()
         for part in [part for part in self._leaving if owners[part] == me and part not in self._doubtful]:
@@ -133,7 +133,7 @@ class PartitionMover:
             self._arriving.discard(part)
 
     def _prune(self) -> None:
-        """Who was sent these has told us, as its backup, that we need not know them any more: so it had them."""
+        """The receiver has told us, as its backup, that we need not know these any more: so it had them."""
         for part in [part for part in self._copies if not self._meta.shadow_state(part)]:
             del self._copies[part]
             self._left(part)
@@ -227,7 +227,7 @@ class PartitionMover:
             elif call.version == members.version and members.owners[part] == members.node:
                 taken.append(part)
                 if part in self._arriving:
-                    self._meta.drop(part)  # what was here as a backup
+                    self._meta.drop(part)  # the copy that was here as a backup
                     self._meta.import_(data)
                     if part in self._handed_over:
                         self._handed_over.discard(part)

@@ -104,7 +104,7 @@ class Namespace:
         return (yield from self.live_attr(attr))
 
     def live_attr(self, attr: Attr) -> Operation[Attr]:
-        """What its writer knows of a file that is being written."""
+        """The attributes of a file that is being written, as its writer knows them."""
         end = self._calls.now + PATIENCE_S
         while not attr.finished and attr.writer >= 0 and stat.S_ISREG(attr.mode):
             try:
@@ -157,7 +157,7 @@ class Namespace:
         place, inside = cursor >> _CURSOR_BITS, cursor & ((1 << _CURSOR_BITS) - 1)
         page: list[Listed] = []
         lost = False
-        side_by_side = 1  # what lies in the first shards is often all that fits, or all that there is
+        side_by_side = 1  # the names in the first shards are often all that fit, or all that there are
         while place < len(order) and len(page) < limit:
             wanted = min(limit - len(page), LISTED_MAX)
             asked = order[place : place + side_by_side]
@@ -260,7 +260,7 @@ class Namespace:
 
     def _make_directory(self, call: p.Mkdir) -> Operation[Attr]:
         """The manager that was asked, or a node that it told, may have left or died: it is made everywhere then or, as the manager or its
-        successor sees to, nowhere. So the manager is asked again, and what is there is ours if it has the time that we gave it."""
+        successor sees to, nowhere. So the manager is asked again, and a directory there is ours if it has the time that we gave it."""
         again, end = False, self._calls.now + PATIENCE_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What a node knows of one file that is open there, about to be, or was written there: the record, and its states. Pure."""
+"""One file that is open on this node, about to be, or was written there: the record, and its states. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OpenFile:
         self.opening_to_write = 0  # those of them that may write
         self.proxy = 0  # the handle that this node holds open because others write through it; 0: none
         self.unreported = False  # a writing handle was closed
-        self.said: Facts | None = None  # what the writing handle closed last has said
+        self.said: Facts | None = None  # the facts by the writing handle closed last
         self.stripe = 0  # it has outgrown this node, and lies in stripes of so many bytes; its record does not say so yet
         self.brought = False  # its content lies here for an opening that is under way
         self.copies = 1  # how many nodes shall have it, as its record said last
@@ -78,7 +78,7 @@ class OpenFile:
         """The mounts have closed their last writing handle (``wrote``), or their last one. They count their readers by themselves.
 
         One may have said so before it knew of a handle that was given out meanwhile. A writer among these counts until a mount says that
-        it is closed, which may be on its way: what it wrote is not known before.
+        it is closed, which may be on its way: its writes are not known before.
         """
         user = _user(endpoint)
         counts = self.users.get(user)
@@ -113,7 +113,7 @@ class OpenFile:
         return handle
 
     def report(self) -> Facts | None:
-        """The end of the writing is about to be told; what was said of it."""
+        """The end of the writing is about to be told; the facts said of it."""
         said, self.said, self.unreported = self.said, None, False
         self.move(OpenEvent.REPORTED)
         return said

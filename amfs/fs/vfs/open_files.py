@@ -1,7 +1,7 @@
 """The files that are open on this node, and what their shards are told of that: openings, closings, and writing for other nodes. Pure.
 
-One closing of a file after the other (the lock CLOSING), and one opening after the other that the poll loop decides (BRINGING): what one
-has brought is not to be brought again, least of all over what was written to it since.
+One closing of a file after the other (the lock CLOSING), and one opening after the other that the poll loop decides (BRINGING): content
+that one opening has brought is not to be brought again, least of all over what was written to it since.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from amfs.vocabulary.states import OpenState
 
 PROXIED_S = 10.0  # a file that is held open for other nodes is closed if none of them has used it for so long
 
-#: What is done with a file that nobody else writes: with the record and the holders; answers as ``Closed.stripe``.
+#: A change of a file that nobody else writes: with the record and the holders; answers as ``Closed.stripe``.
 ExclusiveChange = Callable[[Attr, tuple[int, ...]], Operation[int]]
 
 
@@ -75,7 +75,7 @@ class OpenFiles:
         self._files: dict[int, OpenFile] = {}
         self._leaves = False
         self._making = 0
-        self._untold: set[int] = set()  # what was written is still to be told, or could not be
+        self._untold: set[int] = set()  # files whose writes are still to be told, or could not be
         self._checkpoints = Checkpoints(calls, meta, members, owners)
         self._once = Once(calls)
         calls.serve(
@@ -174,7 +174,7 @@ class OpenFiles:
         """The shard is told when nobody on this node has it open, nor is about to; and of what was written while this was under way."""
         file.opening -= 1
         file.opening_to_write -= writing
-        self._opener.changes += writing  # what it has made here was not there before
+        self._opener.changes += writing  # its part here was not there before
         if file.opening:
             return
         ino = file.ino
@@ -193,7 +193,7 @@ class OpenFiles:
         try:
             opened = yield from self._opener.open(file, writing, truncate, put)
         except OSError:
-            # The next opening must not believe that what a writer has is here.
+            # The next opening must not believe that the content of a writer is here.
             if writing and not file.unreported and not self._has_writer(ino, self._uses(ino)):
                 with suppress(OSError):
                     yield from self._owners.ask(p.AbortWriteOpen(ino))
@@ -267,7 +267,7 @@ class OpenFiles:
                     return False
             finally:
                 self._calls.release(_closing(ino))
-            yield from work(w.Invalidate((ino,)))  # what its kernel keeps is not all there is any more
+            yield from work(w.Invalidate((ino,)))  # its kernel's cache is not all there is any more
         finally:
             self._end(file, True)
         return True
@@ -356,7 +356,7 @@ class OpenFiles:
         elif ino in self._files:
             self._files[ino].settle()
         yield Acquire(_closing(ino))
-        self._meta.closing(ino)  # if its record is here: no mount opens it between our look and what is told
+        self._meta.closing(ino)  # if its record is here: no mount opens it between our look and our news
         try:
             written: Facts | None = None
             error, same = 0, False
@@ -444,7 +444,7 @@ class OpenFiles:
             self._meta.cache(out, True, since)
 
     def _written(self, ino: int, said: Facts | None) -> Operation[Facts | None]:
-        """What was written here. ``said``: by an endpoint when it closed its handle; the handle of another may have written, and been
+        """The facts of writes here. ``said``: by an endpoint when it closed its handle; the handle of another may have written, and been
         closed, after that. Of stripes nobody else knows."""
         try:
             attr = yield from self._owners.ask(p.Getattr(ino))
@@ -471,7 +471,7 @@ class OpenFiles:
     # ── copies of what is written ──────────────────────────────────────────────────────────────────
 
     def secure(self, ino: int) -> Operation[None]:
-        """A program here has closed a descriptor through which it wrote: what it wrote is to survive. ENOSPC: no room for copies."""
+        """A program here has closed a descriptor through which it wrote: its writes are to survive. ENOSPC: no room for copies."""
         if error := (yield from self._secure(ino)):
             raise failure(error)
 
@@ -535,7 +535,7 @@ class OpenFiles:
         return error or (errno.ENOSPC if copies > STRIPE_COPIES else 0)
 
     def keep_brought(self, ino: int) -> None:
-        """What lies here is a copy that stays, whatever becomes of an opening under way."""
+        """The part here is a copy that stays, whatever becomes of an opening under way."""
         if ino in self._files:
             self._files[ino].brought = False
 
@@ -577,7 +577,7 @@ class OpenFiles:
     # ── whole copies ───────────────────────────────────────────────────────────────────────────────
 
     def spare(self, ino: int, drop: Callable[[], Operation[T]], used: T) -> Operation[T]:
-        """Have ``drop`` remove what lies here, while nothing is brought; what that answers. ``used``: it is in use."""
+        """Have ``drop`` remove the part here, while nothing is brought; returns the answer of ``drop``. ``used``: it is in use."""
         if self.is_in_use(ino):
             return used
         yield Acquire(_bringing(ino))  # no opening has it, which might itself wait for room

@@ -60,12 +60,12 @@ class Opener:
 
     def open(self, file: OpenFile, writing: bool, truncate: bool, put: bool = False) -> Operation[Opened]:
         """Nobody else opens the file here meanwhile. ``put``: a file is put in its place, if all of it is to lie here. Then it is not cut:
-        what lies here may be that very file."""
+        the part here may be that very file."""
         calls, me, ino = self._calls, self._members.node, file.ino
-        looked: Attr | None = None  # what a writer saw at its first look
+        looked: Attr | None = None  # the record that a writer saw at its first look
         brought: Attr | None = None  # the record of the content that it has fetched
         fetched = 0  # the moment before that
-        became = False  # the writer, by this opening: then what lies here is not what the file contains, unless the record says so
+        became = False  # the writer, by this opening: then the part here is not the file's content, unless the record says so
         end, pause = calls.now + OPEN_S, PAUSE_FIRST_S
         yield from self.await_told(ino)
         while True:
@@ -83,7 +83,7 @@ class Opener:
             if writing and attr.copies > 1:
                 self._meta.expect_copies()
             if writing and not first_look:
-                self._caches.uncache((ino,))  # what we knew of it as a finished file; others are told by the shard
+                self._caches.uncache((ino,))  # its attributes as a finished file; the shard tells others
             if not stat.S_ISREG(attr.mode):
                 raise failure(errno.EINVAL)
             if lost and not truncate:
@@ -122,7 +122,7 @@ class Opener:
                     if (yield from self._replicate(file, grant, False)):
                         return Opened(LOCAL, me, 0, attr.size, seen)
                 except _NoRoom as found:
-                    # It is read where it lies: at the node that has just offered it. What a node asked before it has may be damaged.
+                    # It is read where it lies: at the node that has just offered it. A copy of a node asked before may be damaged.
                     return Opened(REMOTE, found.holder, 0, attr.size, seen)
             if opened is None:
                 if calls.now >= end:
@@ -147,7 +147,7 @@ class Opener:
         attr = grant.attr
         ino = attr.ino
         if not mine and not truncate:
-            self._calls.order(w.Drop((ino,)))  # what lies here is what it contained before
+            self._calls.order(w.Drop((ino,)))  # the part here has the content from before
         yield from work(w.MakePart(ino, (was.atime, was.mtime) if was.finished and not truncate else None))
         if not writing and attr.finished and not mine:
             try:

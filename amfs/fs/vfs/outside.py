@@ -106,7 +106,7 @@ class Outside:
     def take_in(
         self, caller: Caller, scratch: bytes, dir: int, name: bytes, mode: int, mark: bytes = b"", facts: Facts | None = None
     ) -> Operation[None]:
-        """A scratch file becomes the file of that name. What was there stays until then, and the new one may have another name, in which
+        """A scratch file becomes the file of that name. An older file stays until then, and the new one may have another name, in which
         ``mark`` is. ``facts``: of the scratch file."""
         temporary = b".amfs-load-%s%d-%x" % (mark, self._members.node, self._calls.number())
         named = None

@@ -33,7 +33,7 @@ class Owners:
             try:
                 return (yield from ask(meta.owner(partition), call))
             except OSError as error:
-                # A node that died is replaced in the table; what it was asked may have been done. So a change is EIO, unless it may be done
+                # A node that died is replaced in the table; it may have done what it was asked. So a change is EIO, unless it may be done
                 # twice: nobody knows whether it was made, and its caller is told so.
                 if type(call) in p.LONG and error.errno == errno.ETIMEDOUT:
                     end = self._calls.now + PATIENCE_S  # it is under way

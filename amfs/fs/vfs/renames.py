@@ -143,7 +143,7 @@ class Renames:
             yield from self._caches.forget_here((ino,))
 
     def go_on(self, caller: Caller, call: q.Renaming) -> Operation[None]:
-        """What is left of a rename that a mount has begun."""
+        """The remaining steps of a rename that a mount has begun."""
         name, ino, ask_owner = (call.dir, call.name), call.ino, self._owners.ask
         names = name, (call.to_dir, call.to_name)
         try:

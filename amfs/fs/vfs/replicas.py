@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 BYTES_IN_FLIGHT = 64 << 20  # of copies that one shard has made again after a death at a time; a larger file goes alone
 FILES_IN_FLIGHT = 64  # likewise
-SETTLE_S = 0.2  # after a change of the members, so that what dies together is seen together
+SETTLE_S = 0.2  # after a change of the members, so that nodes that die together are seen together
 AGAIN_S = 5.0  # after copies could not be made
 ATTEMPTS = 3  # at a file that changes hands meanwhile
 MOUNT_S = 0.001  # between two looks whether a mount has its answer, which comes in a round trip, or when the node that is asked has died
-SLOW_S = 5.0  # what took longer may be asked for again by a node that has not heard its end
+SLOW_S = 5.0  # a work that took longer may be asked for again by a node that has not heard its end
 REMEMBERED = 1000
 #: Of several reasons why there are no more copies these are said: it is written again, no room, it has changed.
 _TELLING = (errno.EBUSY, errno.ENOSPC, errno.ESTALE, errno.EAGAIN)
@@ -43,7 +43,7 @@ def places(ino: int, nodes: Sequence[int] | frozenset[int]) -> list[int]:
 
 
 class Once:
-    """What took long and is asked for again has been done already. Keeps the answers by the asker's number."""
+    """A work that took long and is asked for again has been done already. Keeps the answers by the asker's number."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -100,7 +100,7 @@ class Replicas:
         return min(copies, len(self._members.live))
 
     def _give_up(self, peer: int, call: p.GiveUp) -> Operation[None]:
-        """What a file contained before may go when its writer has the content, or a new one; its node may be fetching it from ``peer``.
+        """An earlier content of a file may go when its writer has the content, or a new one; its node may be fetching it from ``peer``.
         Copies on nodes that drain do not count: those nodes may have counted on ``peer`` when they chose what to hand over."""
         attr = self._record(call.ino)
         if attr.writer >= 0 and attr.writer != peer and attr.layout == WHOLE:
@@ -125,7 +125,7 @@ class Replicas:
     # ── copying to several nodes ───────────────────────────────────────────────────────────────────
 
     def _spread(self, nodes: Sequence[int], count: int, copy: Callable[[int], Operation[None]]) -> Operation[tuple[list[int], int]]:
-        """To ``count`` of these, the first ones that can take it: who has it now, and why not more."""
+        """To ``count`` of these, the first ones that can take it: the nodes that have it now, and why not more."""
         kept: list[int] = []
         error = 0
         while count > len(kept) and nodes:

@@ -1,4 +1,4 @@
-"""What mounts and clients of this node ask: the table of the operations, and what each makes old in the caches of kernels. Pure."""
+"""Requests of mounts and clients of this node: the table of the operations, and what each makes old in the caches of kernels. Pure."""
 
 from __future__ import annotations
 

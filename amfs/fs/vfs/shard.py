@@ -294,7 +294,7 @@ class Shard:
                 continue
             if not writing:
                 return grant
-            # The writer may be closing it at this moment, and what is written through it afterwards would never be recorded.
+            # The writer may be closing it at this moment, and later writes through it would never be recorded.
             if (yield from ask(writer, p.Proxy(ino))):
                 return grant
             if self._calls.now >= end:
@@ -370,7 +370,7 @@ class Shard:
         laid = attr
         if stripe:
             laid = attr._replace(layout=WHOLE if stripe == UNSTRIPED else STRIPED, stripe=max(stripe, 0))
-            for node in set(self._meta.holders(ino)) - {peer}:  # what it contained before
+            for node in set(self._meta.holders(ino)) - {peer}:  # an earlier content
                 self._calls.tell(node, p.DropWhole(ino))
             self._meta.setattr(ino, META_SET_LAYOUT | META_SET_CTIME, laid, facts.mtime, peer)
         done = attr._replace(**facts._asdict(), ctime=max(attr.ctime, facts.mtime), finished=LOST if call.lost else 1)

@@ -271,7 +271,7 @@ class StripeCopies:
     # ── partitions that come and go ────────────────────────────────────────────────────────────────
 
     def keepers(self, part: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Who has all stripes of a partition that is about to leave, and the doubtful: the next owner tells both of changes."""
+        """The nodes that have all stripes of a partition that is about to leave, and the doubtful: the next owner tells both of changes."""
         nodes = self._nodes.get(part, {})
         counted = [node for node, state in nodes.items() if state in COUNTED]
         doubtful = tuple(nodes.keys() - set(counted))
@@ -310,7 +310,7 @@ class StripeCopies:
         return self.came(part, keepers)
 
     def bring(self, parts: Sequence[int], since: int) -> Operation[list[int]]:
-        """What this node lacks of these, which came with that table; those that no living node has."""
+        """Bring the stripes that this node lacks of these, which came with that table; returns those that no living node has."""
         yield from self._discard(tuple(parts))  # from an earlier time
         left, lost = list(parts), list[int]()
         while left:
@@ -370,7 +370,7 @@ class StripeCopies:
     def protect(self, ino: int) -> Operation[int]:
         """Copies of all stripes of a file that may have been written without. Why there are fewer, or 0."""
         live = sorted(self._members.live)
-        for push in (False, True):  # first all know, so that what is written meanwhile has copies
+        for push in (False, True):  # first all know, so that stripes written meanwhile have copies
             answers = yield from together([self._calls.ask_patiently(node, p.CopyStripes(ino, push)) for node in live])
             errors = [number_of(answer) for answer in answers if isinstance(answer, OSError)]
             if errors:

@@ -2,7 +2,7 @@
 
 The owner of the stripe's partition brings it anew from a node that keeps a copy; a node that keeps a copy has the owner send it. A damaged
 stripe stays where it is until then: without it that place would read as zeros. Reading it is an error. If there is no good copy the owner
-says that the file is lost. No other node does: what it has may be old. While a file is being written its shard does not
+says that the file is lost. No other node does: its copy may be old. While a file is being written its shard does not
 say so; it is asked again until the file is finished, or gone.
 """
 

@@ -36,7 +36,7 @@ BRING_PAUSE_S = 1.0  # at most, before what could not be brought is tried again
 
 
 class _Load:
-    """What is brought from one node. ``left``: neither here nor being brought. ``listed``: those of it whose stripes there are known, and
+    """Partitions from one node. ``left``: neither here nor being brought. ``listed``: those of it whose stripes there are known, and
     whether these are all. ``asked``: of whose stripes the node was asked out of turn. ``lacking``: those of whose copies this node has
     none yet. ``here``: not served yet."""
 
@@ -61,7 +61,7 @@ class StripeMoves:
         #: may leave, and come back meanwhile).
         self._fetching: dict[int, list[int]] = {}
         self._away: set[int] = set()  # partitions whose records are on their way from or to here
-        self._moving: set[int] = set()  # what the I/O of this node was told not to serve
+        self._moving: set[int] = set()  # partitions that the I/O of this node was told not to serve
         self._awaited: dict[int, None] = {}  # those of it for which somebody waits, in that order
         stripes.incomplete = self._fetching.keys
         calls.serve(p.StripesOf.by(self._stripes_of), p.Lose.by(self._lost))
@@ -99,7 +99,7 @@ class StripeMoves:
             self._fetching.setdefault(part, []).append(self._members.version)
 
     def _serve(self, parts: list[int], since: int) -> None:
-        """All of these that is not lost is here: what came with that table."""
+        """All of these that is not lost is here; they came with that table."""
         for part in parts:
             self._fetching[part].remove(since)
             if not self._fetching[part]:
@@ -128,7 +128,7 @@ class StripeMoves:
             load.listed.clear()
             waits = fine and load.coming.issuperset(load.left)
             if load.left and (waits or not fine):
-                yield Sleep(pause)  # the connection, the room, or what is to come there, may be there in a moment
+                yield Sleep(pause)  # the connection, the room, or the awaited stripes, may be there in a moment
             pause = min(2 * pause, PAUSE_LAST_S if waits else BRING_PAUSE_S) if waits or not fine else PAUSE_FIRST_S
         if load.left:
             yield from self.lose(list(load.left), False)  # ``peer`` has died
@@ -136,7 +136,7 @@ class StripeMoves:
         yield from self._complete(load)
 
     def _list(self, load: _Load, parts: list[int]) -> Operation[bool]:
-        """What is there of these. False: the node does not answer. A list that is full ends amid a partition, as a rule."""
+        """List the stripes of these there. False: the node does not answer. A list that is full ends amid a partition, as a rule."""
         try:
             found, coming = yield from ask(load.peer, p.StripesOf(tuple(parts), False, load.since))
         except OSError:

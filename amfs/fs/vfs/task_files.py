@@ -25,7 +25,7 @@ from amfs.vocabulary.events import MoveForTask
 from amfs.workflow.origin import ATTRIBUTE, unpack
 
 UNFINISHED_S = 60.0  # an input that somebody still writes is waited for
-BROKEN_S = 10.0  # what cannot be read or written is tried again for so long: a node may have died, which is known only later
+BROKEN_S = 10.0  # an unreadable or unwritable file is tried again for so long: a node may have died, which is known only later
 PAUSE_S = 0.05
 BROKEN = (errno.EIO, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ESTALE)
 

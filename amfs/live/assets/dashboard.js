@@ -158,7 +158,7 @@
     });
   }
 
-  /* ── who fetches from whom ── */
+  /* ── which node fetches from which ── */
   let heatCells = null;
   function heat() {
     const pairs = frame.transfers;

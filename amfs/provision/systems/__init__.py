@@ -1,4 +1,4 @@
-"""Batch systems as data: what ``--on`` names. Owns the form of a system's file and the shipped ones; runs nothing."""
+"""Batch systems as data: the values of ``--on``. Owns the form of a system's file and the shipped ones; runs nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     waiting: tuple[str, ...] = ()  # states
     running: tuple[str, ...] = ()
     over: tuple[str, ...] = ()  # any other state concludes nothing
-    never: dict[str, str] = {}  # reasons that do not pass by themselves, and what they mean
+    never: dict[str, str] = {}  # reasons that do not pass by themselves, and their meaning
     words: dict[str, str] = {}  # other reasons and states, for people
     name: str = ""
 
@@ -85,7 +85,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return _filled(self.state, {"session": session}, {})
 
     def rows(self, text: str) -> dict[str, Row]:
-        """What the queue says of each job. A state that is not known is left out: it concludes nothing."""
+        """Each job, as the queue lists it. A state that is not known is left out: it concludes nothing."""
         found: dict[str, Row] = {}
         for match in map(re.compile(self.row).search, text.splitlines()):
             if match is None:

@@ -260,7 +260,7 @@ class Assignments:
             assert symbol is not None
             if symbol.assigned or isinstance(base_of(symbol.type), Array | Bag) or not formal.name:
                 continue
-            if self.program.language == "swift-k":  # whoever waits for it is told when the program runs
+            if self.program.language == "swift-k":  # a statement that waits for it is told of when the program runs
                 continue
             hint = f"write '{formal.name} = make_void();'" if symbol.type == VOID else ""
             self.mistakes.append(Mistake(formal.at, f"nothing in {function.name} assigns its output {formal.name!r}", hint))

@@ -28,7 +28,7 @@ CONVERSIONS: dict[tuple[Type | None, Type], str] = {
 
 
 class Checking(Protocol):
-    """What a call needs of the expressions around it."""
+    """The expressions around a call, as far as a call needs them."""
 
     mistakes: list[Mistake]
     types: Types

@@ -1,8 +1,8 @@
 """Values that wait for themselves, as far as the text shows it: ``x = x + 1``, ``if (a) { a = 1; }``, ``A[0] = size(A)``.
 
 A value is there when one of the statements that assign it has what it needs; an array is closed when all that may write have run.
-Only what is needed for sure counts: the inputs of apps, operators and functions of the library, and the conditions around a statement.
-A function of the program may not look at its arguments at all. What remains is a circle of needs: a mistake.
+Only sure needs count: the inputs of apps, operators and functions of the library, and the conditions around a statement.
+A function of the program may not look at its arguments at all. A circle of needs that remains is a mistake.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ NOTHING: Needs = frozenset()
 
 
 class Writer(NamedTuple):
-    """A statement that assigns a part of a variable. ``needs``: what it waits for. ``closing``: what has been waited for when it is known
+    """A statement that assigns a part of a variable. ``needs``: those of the statement. ``closing``: those met by the time it is known
     that it has run, or will not."""
 
     path: Path
@@ -139,8 +139,8 @@ class Deadlocks:
             self.statement(statement, around, closing, sure)
 
     def statement(self, node: Statement, around: Needs, closing: Needs, sure: bool) -> Needs:
-        """``around``: what has been waited for when it runs. ``closing``: what has been waited for when it is known that it has run, or
-        will not. ``sure``: it runs. Gives what has been waited for when it has run."""
+        """``around``: needs that are met when it runs. ``closing``: needs that are met when it is known that it has run, or
+        will not. ``sure``: it runs. Returns the needs that are met when it has run."""
         if isinstance(node, Declare):
             if node.value is not None and node.symbol is not None:
                 return self.write(node.symbol, (), node.value, NOTHING, around, closing, sure, node.at)
@@ -197,7 +197,7 @@ class Deadlocks:
     # ── circles ────────────────────────────────────────────────────────────────────────────────────
 
     def next(self, need: Need) -> Needs:
-        """What must be there before it."""
+        """The needs that must be met before it."""
         if need.symbol in self.carried or len(need.path) > PARTS_MAX:
             return NOTHING
         if need.closed:

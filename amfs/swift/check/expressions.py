@@ -36,7 +36,7 @@ HINT_TUPLE = "several values in parentheses stand after '%', or where several va
 #: Arrays in arrays: types are compared level by level.
 ARRAYS_MAX = 100
 
-#: What a location is made of -> the function of the library that tells it.
+#: Part of a location -> the function of the library that tells it.
 LOCATION_PARTS = {"rank": "rankFromLocation", "strictness": "locationStrictness", "accuracy": "locationAccuracy"}
 
 #: A part of a variable: ".field", "[key]" of a literal key, "[]" of any other.
@@ -143,7 +143,7 @@ class Expressions:
         return converted(node, wanted)
 
     def expect(self, node: Expression, wanted: Type) -> None:
-        """What has no type of its own takes the one that is wanted."""
+        """Give an expression without a type of its own the wanted one."""
         if isinstance(node, Call):
             if node.type == ANY and node.function is not None and len(node.function.outputs) == 1:
                 node.type = wanted

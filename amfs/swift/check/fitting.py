@@ -5,14 +5,14 @@ from __future__ import annotations
 from amfs.swift.tree import ArrayLiteral, Convert, Expression, Literal, Range
 from amfs.swift.types import ANY, AUTO, EXTERNAL, FLOAT, INT, VOID, Array, Bag, Parameter, Struct, Subtype, Type, Union
 
-#: What a fit costs: of several functions the one that costs least is meant.
+#: Costs of a fit: of several functions the one that costs least is meant.
 EXACT, SUBTYPE, UNION, PROMOTION, WHATEVER = 0, 1, 1, 10, 30
 
 Bindings = dict[str, Type]
 
 
 def fit(actual: Type, wanted: Type, bound: Bindings, promote: bool = True) -> int | None:
-    """What it costs to give an ``actual`` where a ``wanted`` is expected; None: impossible. ``bound``: what type parameters stand for so
+    """The cost to give an ``actual`` where a ``wanted`` is expected; None: impossible. ``bound``: meanings of type parameters so
     far, filled in. ``promote``: int may become float; within arrays it may not."""
     if actual == wanted:
         return EXACT
@@ -73,7 +73,7 @@ def fit_node(node: Expression, wanted: Type, bound: Bindings) -> int | None:
 
 
 def converted(node: Expression, wanted: Type) -> Expression:
-    """The node, or what makes it a ``wanted``. It must fit."""
+    """The node, or a conversion of it to ``wanted``. It must fit."""
     if node.type == INT and wanted == FLOAT:
         if isinstance(node, Literal):
             made: Expression = Literal(node.at, float(node.value))

@@ -65,7 +65,7 @@ Branches = tuple[Any, object, int] | None
 
 
 class Frame:
-    """What is visible in one block. ``scope``: where its variables live. ``block``: which lists them. ``branches``: the conditions under
+    """Names visible in one block. ``scope``: where its variables live. ``block``: which lists them. ``branches``: the conditions under
     which it runs."""
 
     __slots__ = ("block", "born", "branches", "names", "parent", "scope", "undeclared")

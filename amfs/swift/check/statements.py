@@ -100,7 +100,7 @@ class Statements:
         self.globals = Frame(None, scope, body)
         self.expressions.calls.global_frame = self.globals
         frame = Frame(self.globals, scope, body)
-        self.around = self.globals if self.k else frame  # what functions see: all variables of a program of Swift/T
+        self.around = self.globals if self.k else frame  # the frame that functions see: all variables of a program of Swift/T
         self.expressions.hidden = lambda name: frame.names.get(name)  # type: ignore[method-assign]
         for function in program.functions:
             self.formals(function)

@@ -120,7 +120,7 @@ class Apps(Calls):
 
 
 class CallSite:
-    """A call of an app function in the text of the program: what all calls that are made there share."""
+    """A call of an app function in the text of the program: the part that all calls made there share."""
 
     __slots__ = ("apps", "arguments", "asked", "at", "function", "outer", "path")
 
@@ -221,7 +221,7 @@ class AppCall:
         argv, texts = apps.command_line(code, frame)
         stdin, stdout, stderr = (apps.file_word(at, closure, frame) for closure in (code.stdin, code.stdout, code.stderr))
         values = [value for _, value in self.made]
-        # What a URL names the program fetches itself.
+        # The program fetches files at URLs itself.
         reads = [file.promise.value for cell in self.given for file in files_of(cell)]
         inputs = dict.fromkeys(value.name for value in reads if "://" not in value.name)
         if url := next((value.name for value in values if "://" in value.name), ""):
@@ -264,7 +264,7 @@ class AppCall:
         if present:
             task = msgspec.structs.replace(task, inputs=(*task.inputs, *present))
         elif self.apps.language == "swift-t" and not (task.inputs or task.outputs or task.stdin or task.stdout or task.stderr):
-            task = msgspec.structs.replace(task, staged=False)  # what it is for, it does where the user stands
+            task = msgspec.structs.replace(task, staged=False)  # it does its work in the user's directory
         for cell, value in self.made:
             machine.promise_file(cell, value, at)
         for one in self.signals:
@@ -300,7 +300,7 @@ class AppCall:
 
 
 def _fields(placing: list[tuple[str, Cell]]) -> dict[str, Any]:
-    """What annotations say of a task."""
+    """The fields of a task by its annotations."""
     fields: dict[str, Any] = {}
     for name, cell in placing:
         value = cell.value
@@ -315,7 +315,7 @@ def _fields(placing: list[tuple[str, Cell]]) -> dict[str, Any]:
 
 
 def _named(output: Any, names: dict[int, FileValue]) -> Any:
-    """What stands for an output on the command line: it has its name already."""
+    """The word for an output on the command line: it has its name already."""
     if isinstance(output, FileCell):
         cell = FileCell(output.label)
         cell.promise.value = names[id(output)]

@@ -57,7 +57,7 @@ _TO_NAME = str.maketrans({"/": "+", "[": "-", "]": None})
 
 
 class Code:
-    """A compiled function: the places of its inputs and outputs in its frame, and what begins its body."""
+    """A compiled function: the places of its inputs and outputs in its frame, and the function that begins its body."""
 
     __slots__ = ("inputs", "layout", "outputs", "run")
 
@@ -159,7 +159,7 @@ class Calls(Expressions):
         return unique
 
     def arguments(self, call: tree.Call, function: tree.Function) -> Callable[[Frame], list[Any]]:
-        """The cells of the inputs; what a variable parameter takes is one array."""
+        """The cells of the inputs; the values of a variable parameter are one array."""
         cells = [self.cell(argument) for argument in call.arguments]
         if not function.inputs or not function.inputs[-1].variable:
             return lambda frame: [cell(frame) for cell in cells]
@@ -304,7 +304,7 @@ class Calls(Expressions):
         return FileValue(name) if name is not None else self.machine.temporary_file(file_name(id, part))
 
     def copier(self, path: str, at: At) -> Callable[[FileCell, FileCell], None]:
-        """What makes a file that the program has named from another one, by a task."""
+        """A function that makes a file that the program has named from another one, by a task."""
         machine = self.machine
 
         def copy(target: FileCell, source: FileCell) -> None:

@@ -1,6 +1,6 @@
 """Arrays of files that an app returns: which files these are, is what the mapper finds when the task has ended.
 
-The task packs what it has made (``WRAP``), the archive is a file between tasks, and what the mapper wants of it is written out.
+The task packs what it has made (``WRAP``), the archive is a file between tasks, and the files of it that the mapper wants are written out.
 """
 
 from __future__ import annotations

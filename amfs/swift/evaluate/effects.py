@@ -1,4 +1,4 @@
-"""What goes into the evaluation of a program, and what comes out."""
+"""The inputs of the evaluation of a program, and its effects."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Ask(Struct, frozen=True):
 
 
 class Finished(Struct, frozen=True):
-    """The program has come to its end. ``error``: what went wrong in it, None if nothing (tasks may have failed all the same)."""
+    """The program has come to its end. ``error``: its fault, None if there is none (tasks may have failed all the same)."""
 
     error: WorkflowError | None = None
 

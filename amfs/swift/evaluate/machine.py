@@ -66,7 +66,7 @@ class Machine:
         self.waiting: dict[Waiting, None] = {}
         self.unfolding: deque[Unfolding] = deque()
         self.new_unfolding: list[Unfolding] = []
-        self.tasks: dict[str, tuple[Callable[[], None], Any]] = {}  # what to do when it has ended, what it reads
+        self.tasks: dict[str, tuple[Callable[[], None], Any]] = {}  # the callback at its end, its inputs
         self.submitted = 0
         self.asked: dict[int, Callable[[Any], None]] = {}
         self.serial = 0
@@ -146,7 +146,7 @@ class Machine:
     def _drain(self, loop: Unfolding | None = None) -> None:
         ready, fresh = self.ready, self.fresh
         while ready or fresh:
-            if fresh:  # what came later is done later, and all before what was there: depth first, in the order of the text
+            if fresh:  # new ones are done in turn, and all before the older ones: depth first, in the order of the text
                 fresh.reverse()
                 ready += fresh
                 fresh.clear()
@@ -375,7 +375,7 @@ class Machine:
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
     def stuck(self) -> WorkflowError:
-        """Nothing can go on. What is waited for, and where."""
+        """Nothing can go on. Names the variables waited for, and the places."""
         places: dict[int, tuple[Any, list[At]]] = {}
         for waiting in self.waiting:
             places.setdefault(id(waiting.on), (waiting.on, []))[1].append(waiting.at)
@@ -424,7 +424,7 @@ class _Follow:
 
 
 def missing(cell: Any, *, files: bool = False, signals: bool = False, names: bool = False, shape: bool = False) -> Iterator[Any]:
-    """What of a cell is not known yet, one after the other; goes on when that has come. ``files``, ``signals``: promises of them are
+    """The unknown parts of a cell, one after the other; goes on when each has come. ``files``, ``signals``: promises of them are
     enough. ``names``: of files that have been mapped, those names are enough. ``shape``: of containers, which parts there are is enough."""
     if isinstance(cell, Container):
         if not cell.closed:

@@ -1,4 +1,4 @@
-"""What operators do with plain values, in each language. Pure functions."""
+"""Operators on plain values, in each language. Pure functions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _DIVISION: dict[str, Callable[[Any, Any], Any]] = {"%/": _int(_quotient), "%%": 
 
 
 def binary(language: str, operator: str, meaning: str) -> Callable[[Any, Any], Any]:
-    """What the operator does with two plain values. It may raise ``Failure``."""
+    """The operator on two plain values. It may raise ``Failure``."""
     if operator in ("&&", "||"):
         return (lambda left, right: bool(left and right)) if operator == "&&" else (lambda left, right: bool(left or right))
     if operator in _COMPARE:

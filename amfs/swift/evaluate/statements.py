@@ -149,7 +149,7 @@ class Statements(Loops, Apps, Mappings):
                 machine.release(hold(frame))
 
         def work_part(frame: Frame, cells: list[Any]) -> None:
-            """Of one part that closes with nothing: who waits for its container need not wait for the call."""
+            """Of one part that closes with nothing: a statement that waits for its container need not wait for the call."""
             cells.append(resolves[0][0](frame))
             for hold in holds:
                 machine.release(hold(frame))
@@ -295,7 +295,7 @@ class Statements(Loops, Apps, Mappings):
         return Statement(lambda frame: go(frame, 0), holds)
 
     def _outputs(self, statement: tree.Statement) -> Callable[[Frame], Iterable[Any]]:
-        """What the statement assigns."""
+        """The cells that the statement assigns."""
         if isinstance(statement, tree.Declare) and statement.symbol is not None:
             closures = [self.fetch(statement.symbol)]
         elif isinstance(statement, tree.Assign):
@@ -309,7 +309,7 @@ class Statements(Loops, Apps, Mappings):
 
 
 def _attempting(machine: Machine, at: At, prelude: tuple[Closure, ...], work: Closure) -> Closure:
-    """Begins a statement: what its expressions need is begun, and ``work`` is done as soon as it is not blocked."""
+    """Begins a statement: the needs of its expressions are begun, and ``work`` is done as soon as it is not blocked."""
 
     def begin(frame: Frame) -> None:
         for start in prelude:

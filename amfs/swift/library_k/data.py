@@ -183,7 +183,7 @@ def write_data(x: Any, o: FileValue) -> Generator[Request, Any, FileValue]:
 
 
 def written(value: Any) -> str:
-    """What ``readData`` reads."""
+    """The values that ``readData`` reads."""
     if not isinstance(value, dict | list):
         return text_k(value)
     items = list(value.values()) if isinstance(value, dict) else value

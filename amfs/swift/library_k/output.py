@@ -1,4 +1,4 @@
-"""What is printed: trace, tracef, printf, fprintf; and assert."""
+"""Output: trace, tracef, printf, fprintf; and assert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files: what is there, their names, their content."""
+"""Files: whether they are there, their names, their content."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def file_lines(f: FileValue, comment: str) -> Generator[Request, Any, dict[int, 
 
 @T.asking('(string o[]) file_chunks(file f, string delimiter="----", string comment="#")')
 def file_chunks(f: FileValue, delimiter: str, comment: str) -> Generator[Request, Any, dict[int, str]]:
-    """What lies between lines that are the delimiter, without comments and blank lines."""
+    """The texts between lines that are the delimiter, without comments and blank lines."""
     text = yield from _content(f)
     comment = comment.strip()
     chunks: list[list[str]] = [[]]

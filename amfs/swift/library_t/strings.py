@@ -67,7 +67,7 @@ def replace_all(s: str, old: str, new: str, start: int) -> str:
 
 @T.function("(string o) replaceAll(string s, string substring, string rep_string, int start_index=0, int end_index=-1)")
 def replace_within(s: str, old: str, new: str, start: int, end: int) -> str:
-    """What lies in s[start:end] only."""
+    """Replace in s[start:end] only."""
     start, end = max(0, start), _end(s, end)
     return s[:start] + s[start:end].replace(old, new) + s[max(start, end) :] if old else s
 

@@ -19,7 +19,7 @@ MAPPERS: dict[str, Mapper] = {
     "ext": programs.external,
     "extmapper": programs.external,
 }
-#: What each is told by its parameters; None: what a program of the user is told.
+#: The parameters of each; None: those of a program of the user.
 PARAMETERS: dict[str, frozenset[str] | None] = {
     "singlefilemapper": frozenset(("file",)),
     "fixedarraymapper": frozenset(("files",)),
@@ -33,7 +33,7 @@ PARAMETERS: dict[str, frozenset[str] | None] = {
     "ext": None,
     "extmapper": None,
 }
-#: What they cannot do without.
+#: Parameters that they cannot do without.
 NEEDED = {
     "singlefilemapper": "file", "fixedarraymapper": "files", "arraymapper": "files", "csvmapper": "file", "regexpmapper": "source",
     "structuredregexpmapper": "source", "ext": "exec", "extmapper": "exec",

@@ -1,4 +1,4 @@
-"""What mappers have in common: their parameters, and values that stand for files."""
+"""The common part of mappers: their parameters, and values that stand for files."""
 
 from __future__ import annotations
 
