@@ -1,4 +1,4 @@
-/* Names: what the metadata of this node can answer. The rest goes to the poll loop. */
+/* Names: requests that the metadata of this node can answer. The rest goes to the poll loop. */
 #include "fuse_internal.h"
 #include "launcher/attempts.h"
 
@@ -67,7 +67,7 @@ static void look_up(struct call *call) {
     }
 }
 
-/* What another node changes of it meanwhile the kernel must be told, although it does not know it yet. */
+/* The kernel must be told of changes that another node makes to it meanwhile, although it does not know it yet. */
 void fuse_do_lookup(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     atomic_fetch_add(&mount->looking, 1);

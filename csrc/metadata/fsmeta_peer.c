@@ -1,4 +1,4 @@
-/* The metadata shard: what may be done at once for another node that asks directly (`..._for`). What this node keeps in mind while it asks is fsmeta_uses.c. */
+/* The metadata shard: calls that it may make at once for another node that asks directly (`..._for`). Notes that this node keeps while it asks are fsmeta_uses.c. */
 #include "fsmeta_internal.h"
 
 #include <errno.h>

@@ -24,7 +24,7 @@
 
 #include "fuse/fuse_mount.h"
 
-/* What an answer is about. amfs/node/keeper.py has the same numbers. */
+/* The subjects of answers. amfs/node/keeper.py has the same numbers. */
 enum { NAMESPACES = 1, NUMBERS, MOUNT, SERVED };
 
 struct answer {
@@ -110,7 +110,7 @@ static void serve(const char *source, const char *path) {
     tell(MOUNT, error, 0, fd);
     if (error != 0) return;
     close(fd); /* else the mount would outlive whoever serves it */
-    /* Until the kernel has asked for the owner of the topmost directory, it takes it for user 0, who has no number in here, and refuses to make files in it. */
+    /* Until the kernel has asked for the owner of the topmost directory, it takes it for user 0, which has no number in here, and refuses to make files in it. */
     error = stat(path, &root) == 0 ? 0 : errno;
     if (error == 0) keep(path);
     tell(SERVED, error, root.st_dev, -1);

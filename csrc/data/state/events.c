@@ -1,4 +1,4 @@
-/* What fsio tells the poll loop of its node, and what all files of fsio use: the clock, and locks that let writers in. */
+/* News of fsio for the poll loop of its node; and, for all files of fsio, the clock, and locks that let writers in. */
 #include "state.h"
 
 #include <stdlib.h>
