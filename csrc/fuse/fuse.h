@@ -49,7 +49,7 @@ enum amfs_fuse_op {
     FUSE_OP_REMOVE_XATTR,
     FUSE_OP_ENSURE,
     FUSE_OP_SECURE,  /* the bytes written are to survive: answered when as many nodes have them as shall */
-    FUSE_OP_PERHAPS_MADE, /* no answer came to making a file in directory `ino`, to be written here; whoever asked for it was told EIO */
+    FUSE_OP_PERHAPS_MADE, /* no answer came to making a file in directory `ino`, to be written here; the process that asked for it was told EIO */
     FUSE_OP_UNNAMED, /* the name in directory `ino` has gone; the record of its file, `other`, which is on another node, is to count a link less */
     /* a rename that has begun between other shards: of the file attr.ino, its old name locked by `cursor`. `mode`: 0: it has no new name, 1: it has, of which the
      * file `room` is to count a link less, 2: nobody knows; else as FUSE_OP_RENAME */

@@ -63,7 +63,7 @@ static bool tell_all_editions(struct amfs_fuse *mount, int fd, const struct noti
     return told;
 }
 
-/* Has an inode that the kernel does not have been given to it all the same? Whoever looked it up has not run since he was answered. */
+/* Has an inode that the kernel does not have been given to it all the same? The process that looked it up has not run since the answer. */
 static bool on_its_way(struct amfs_fuse *mount, uint64_t ino) {
     return atomic_load(&mount->looking) > 0 || fuse_inode_is_known(mount, ino);
 }

@@ -86,7 +86,7 @@ int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening) {
         opening->beside = opening->writing && fuse_writers(file) > 0;
         if (!opening->answered) opening->losses = fsio_losses(node->io);
         fuse_files_count(node, file, view, opening->writing, 1);
-        view->busy++; /* it stays, whoever closes what */
+        view->busy++; /* it stays, whatever others close */
     } else if (view != NULL && fuse_view_is_unused(view)) {
         fuse_view_give_back(mount, view);
         fuse_view_drop(node, file, view);

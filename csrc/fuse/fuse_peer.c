@@ -277,7 +277,7 @@ static bool brought(const struct fuse_asking *asking, const struct peer_meta_ans
 static bool made(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct node *node = mount->node;
-    fuse_touch(mount, asking->ino); /* before whoever asked can look */
+    fuse_touch(mount, asking->ino); /* before the process that asked can look */
     if (asking->op == FUSE_OP_CREATE) {
         opens_use_directly(node->opens, answer->attr.ino, 1, 1);
         meta_cache_fresh(node->meta, asking->since, &answer->attr, false); /* while it is written here; its owner knows that we know it */

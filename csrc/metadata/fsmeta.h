@@ -320,8 +320,8 @@ uint64_t meta_moment(struct meta *meta);
 bool meta_fresh(struct meta *meta, uint64_t since, uint64_t mark);
 int meta_cache_fresh(struct meta *meta, uint64_t since, const struct meta_attr *attr, bool replica); /* meta_cache, or ESTALE */
 
-/* ── small files ── what is known of a finished whole file whose content, at most META_SMALL_MAX bytes, lies on another node: the record, and one node that
- * has the content. It is good until this node is told of a change of the file; whoever asks for the record is told of it. */
+/* ── small files ── news of a finished whole file whose content, at most META_SMALL_MAX bytes, lies on another node: the record, and one node that
+ * has the content. It is good until this node is told of a change of the file; nodes that ask for the record are told of it. */
 enum { META_SMALL_MAX = 4096, META_SMALL_NOTES = 1024 };
 struct meta_small {
     struct meta_attr attr;
@@ -411,7 +411,7 @@ int meta_drop(struct meta *meta, uint32_t partition);
  * for each orphan that only it used: its record is away. */
 int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context);
 
-/* Stripes of these partitions are lost, whoever had them: of all files of here that have one there. */
+/* Stripes of these partitions are lost, whichever node had them: of all files of here that have one there. */
 int meta_lose(struct meta *meta, const uint32_t *partitions, size_t count,
               bool copies); /* of files whose stripes have copies; else of the others */
 /* The names of directories have entries in the partitions that are here: those that went with a node are made again. `anew`: the directories came from

@@ -121,7 +121,7 @@ static void send_next(struct peer_meta *peer_meta, int32_t node) {
     free(sending);
     meta_backup_answered(peer_meta->meta, node, error, NULL, 0); /* again when the connection is there, or at the next tick */
     if (error == ENOTCONN && peer_meta_is_up(peer_meta, node))
-        send_next(peer_meta, node); /* since: whoever made it found this batch under way */
+        send_next(peer_meta, node); /* made since: its maker found this batch under way */
 }
 
 static void answered(struct peer_meta_call *call, const struct peer_meta_answer *answer) {

@@ -22,7 +22,7 @@ void fsio_fair_lock(pthread_rwlock_t *lock) {
 void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error) {
     struct fsio_event *event = malloc(sizeof *event);
     uint64_t one = 1;
-    if (event == NULL) return; /* out of memory: whoever waits has a time-out of his own */
+    if (event == NULL) return; /* out of memory: a thread that waits has a time-out of its own */
     *event = (struct fsio_event){.kind = kind, .serial = serial, .ino = ino, .size = size, .error = error};
     pthread_mutex_lock(&io->events_lock);
     *io->events_tail = event;

@@ -1,4 +1,4 @@
-/* A file that is open on this node, whoever uses it: its record, and the table of all of them. state.h says in which order locks are taken. */
+/* A file that is open on this node, for all its users: its record, and the table of all of them. state.h says in which order locks are taken. */
 #ifndef AMFS_DATA_FILE_H
 #define AMFS_DATA_FILE_H
 

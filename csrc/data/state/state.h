@@ -94,7 +94,7 @@ enum fsio_moving {
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
 bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */
 bool fsio_stripe_served(struct fsio *io, uint64_t ino,
-                        uint64_t index); /* ours, and here. Else whoever asks waits, and the poll loop hears of it */
+                        uint64_t index); /* ours, and here. Else the asker waits, and the poll loop hears of it */
 bool fsio_any_moving(struct fsio *io);
 size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index); /* with table_lock held and a table there */
 bool fsio_has_others(struct fsio *io);
