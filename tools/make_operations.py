@@ -29,7 +29,7 @@ Generated from `amfs/vocabulary/fs_requests.py`, `peer_requests.py`, `fs_works.p
 the end of the file, and its code to the table that serves it (requests: `fs/vfs/requests.py`; calls: `Calls.serve`; works:
 `node/file_backend.py` and `sim/file_backend.py`). One that the kernel asks for is also listed in `csrc/fuse/fuse.c`. Then
 `make states`. *In C* says that threads of C answer it, too, when they can at once: of a mount
-(`csrc/fuse`), or of the node that has the record (`csrc/metadata`); what they cannot answer goes to the machine. How mounts, nodes and
+(`csrc/fuse`), or of the node that has the record (`csrc/metadata`); other questions go to the machine. How mounts, nodes and
 clients talk is on a [page of its own](decisions/0005-ways-to-talk.md).
 """
 
