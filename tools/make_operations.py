@@ -33,7 +33,7 @@ the end of the file, and its code to the table that serves it (requests: `fs/vfs
 clients talk is on a [page of its own](decisions/0005-ways-to-talk.md).
 """
 
-#: What each table lists: title, sentence, module, union, its name in the code, where it is served.
+#: The tables: title, sentence, module, union, its name in the code, where it is served.
 PARTS = (
     ("Requests", "A node is asked by its own mounts, and by clients.", fs_requests, fs_requests.AnyRequest, "q", "fs/vfs"),
     ("Calls", "A node asks the one that has the record, or the content.", peer_requests, peer_requests.AnyPeerCall, "p", "fs/vfs"),
