@@ -33,7 +33,7 @@ ROOM_BYTES = 4 << 30  # of all copies on this machine together
 _MPI_SECONDS = 120.0
 ALLGATHER_MAX = 256  # nodes, simulated
 
-#: What each rank runs: buffers of the same bytes, the median of the slowest rank's times.
+#: The program of each rank: buffers of the same bytes, the median of the slowest rank's times.
 _MPI = """
 import json, statistics, sys
 from mpi4py import MPI

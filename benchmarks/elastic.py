@@ -1,7 +1,7 @@
 """``benchmarks elastic``: sessions that grow and shrink by a policy beside as many nodes as they have at most, from begin to end (MemFS,
 Fig. 6 and Table I), on real nodes or simulated.
 
-Owns the comparison: which policies, between which bounds, and what is "slower" and "saved". Must not know: what the workflows are like
+Owns the comparison: which policies, between which bounds, the meaning of "slower" and "saved". Must not know: the workflows
 (``elastic_workloads``); how a session is driven (``elastic_session``).
 """
 

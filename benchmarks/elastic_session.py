@@ -51,7 +51,7 @@ class Watch(threading.Thread):
                 nodes = resizing.look(record)
                 facts = autoscale.facts_of(nodes)
             except AmfsError:
-                self.missed += 1  # what was last known holds on
+                self.missed += 1  # the last known state holds on
             else:
                 there = sum(member.slots > 0 for member in nodes.view.members)
                 used = facts.memory + facts.spilled
@@ -84,7 +84,7 @@ def _here(session: Session) -> Iterator[None]:
 
 
 class Measured:
-    """What one run came to. ``said``: by the policy, with its reasons."""
+    """The result of one run. ``said``: by the policy, with its reasons."""
 
     def __init__(self, seconds: float, watch: Watch, said: list[str]) -> None:
         self.seconds, self.said = seconds, said

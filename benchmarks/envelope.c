@@ -64,7 +64,7 @@ typedef struct { /* shared by all processes */
     long dirs[CLIENTS_MAX];     /* directories that mkdir made */
     long small[CLIENTS_MAX];    /* files that write made */
     long mib[CLIENTS_MAX];      /* length of the big file, 0: none */
-    char why[PATH_BYTES + 128]; /* what went wrong, the first to say so */
+    char why[PATH_BYTES + 128]; /* the first error that a process tells */
     int failed;
 } shared_t;
 

@@ -54,7 +54,7 @@ EIGHT = tuple(metric for metric in METRICS if metric.paper)
 _OPERATIONS = tuple(metric.key for metric in METRICS if metric.unit == "ops/s")
 _BANDWIDTHS = tuple(metric.key for metric in METRICS if metric.unit == "GB/s")
 
-#: What each kind of place should reach, as a share of raw tmpfs, with JUDGED_CLIENTS clients on one node.
+#: The goal of each kind of place, as a share of raw tmpfs, with JUDGED_CLIENTS clients on one node.
 TARGETS: dict[str, dict[str, float]] = {
     "passthrough": {
         "create": 0.045, "write": 0.03, "open": 0.5, "read": 0.4, "stat": 0.9,

@@ -80,7 +80,7 @@ def _cell(result: Result | None) -> str:
 
 
 def targets(report: Report) -> list[str]:
-    """What each place should reach and whether it does; nothing if no place is judged."""
+    """The goal of each place and whether it reaches it; nothing if no place is judged."""
     head = (f"targets, {JUDGED_CLIENTS} clients, one node", "", "measured", "of tmpfs", "target", "")
     rows = [head]
     for place in report.places:

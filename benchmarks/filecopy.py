@@ -184,7 +184,7 @@ class Experiment:
 
 
 def sample(settings: Settings, log: Path, files: int, seconds: float) -> Sample:
-    """What the tasks of ``files`` files wrote into ``log`` and the clock said. Raises Failed if a task is missing."""
+    """Times that the tasks of ``files`` files wrote into ``log``, with the clock's. Raises Failed if a task is missing."""
     took: dict[str, list[float]] = {"write": [], "read": []}
     for line in log.read_text().splitlines() if log.exists() else ():
         word, value = line.split()
@@ -198,7 +198,7 @@ def sample(settings: Settings, log: Path, files: int, seconds: float) -> Sample:
 
 
 def run_filecopy(settings: Settings, disk: Path, memory: Path, say: Callable[[str], None] = lambda text: None) -> Report:
-    """Measure all configurations, ``settings.repeat`` times in turn. What fails is reported as such and not tried again.
+    """Measure all configurations, ``settings.repeat`` times in turn. One that fails is reported as such and not tried again.
 
     Raises SystemSetupError if the programs cannot be made, Failed if no session can be had.
     """

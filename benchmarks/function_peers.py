@@ -1,6 +1,6 @@
 """One contestant of ``benchmarks functions`` in a process of its own: ``python -m benchmarks.function_peers NAME CALLS SLOTS``.
 
-Prints one JSON object: what it can do, by key of ``functions.LINES``; or ``{"missing": why}``. Everything is imported when it is needed.
+Prints one JSON object: its results, by key of ``functions.LINES``; or ``{"missing": why}``. Everything is imported when it is needed.
 """
 
 from __future__ import annotations

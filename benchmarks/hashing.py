@@ -178,7 +178,7 @@ def _anew(scheme: Callable[[Weights, int], Owners]) -> Callable[[Change], Owners
 
 TABLE = "table, greedy (amfs)"
 Y0 = "Y0, 2 log2 n points"
-#: Name -> (who has what at first, who has what after a change).
+#: Name -> (owners at first, owners after a change).
 SCHEMES: dict[str, tuple[Callable[[Weights, int], Owners], Callable[[Change], Owners]]] = {
     TABLE: (dealt_table, changed_table),
     **{

@@ -103,7 +103,7 @@ def first_partition(ino: int, partitions: int) -> int:
 
 
 def striped_bytes(workflow: Workflow, placed: Placed, table: PartitionTable, stripe: int = STRIPE) -> list[int]:
-    """Bytes on each node, numbered from 0, when all files are in stripes: the same whoever reads or writes them."""
+    """Bytes on each node, numbered from 0, when all files are in stripes: the same for all readers and writers."""
     owners, partitions = table.owners, len(table.owners)
     found = [0] * (max(owners) + 1)
     for serial, name in enumerate(placed.whole):

@@ -55,7 +55,7 @@ class Machines(NamedTuple):
     others: float = 0.0
 
     def share(self, busy: int) -> float:
-        """What each of so many tasks has of a processor on one host."""
+        """The share of a processor that each of so many tasks has on one host."""
         return min(1.0, self.cpus / (busy + self.others)) if busy else 1.0
 
 

@@ -77,7 +77,7 @@ def _cpu_parts(span: Span) -> tuple[float, float, float]:
 
 
 def scaled(shape: Shape, tasks: int) -> list[ShapeStep]:
-    """So many copies of an ensemble that it has about so many tasks. What several of its steps read from outside all copies read."""
+    """So many copies of an ensemble that it has about so many tasks. All copies read the outside files that several of its steps read."""
     made = {name for step in shape.steps for name in step.outputs}
     common = {name for name, count in Counter(name for step in shape.steps for name in step.inputs).items() if count > 1} - made
     copies = max(1, round(tasks / len(shape.steps)))
@@ -141,7 +141,7 @@ def predict(report: Report, nodes: Sequence[int], sizes: dict[str, int]) -> list
         shape = with_results(shapes[application], [run for runs in mine.values() for run in runs])
         one = _Series(application, series, costs[store], "directory" not in store and "disk" not in store)
         for count, runs in sorted(mine.items()):
-            here = Machines(count, slots, cpus, True, taken_of[count].others)  # what others took is no cost of ours
+            here = Machines(count, slots, cpus, True, taken_of[count].others)  # time that others took is no cost of ours
             measured = statistics.median(run.seconds for run in runs)
             seconds = one.seconds(shape.steps, taken, here)
             found.append(Predicted(application, series, count, len(shape.steps), seconds, measured, count == fewest))
@@ -175,7 +175,7 @@ def with_results(shape: Shape, runs: Sequence[Run]) -> Shape:
 
 
 def prediction_text(rows: Sequence[Predicted], costs: Sequence[StoreCosts]) -> str:
-    """Three tables: what the stores cost, the check, and what nobody has measured."""
+    """Three tables: the costs of the stores, the check, and cases that nobody has measured."""
     told = [["store", "load", "get: alone", "of the store", "bytes/s", "put: alone", "of the store", "bytes/s"]]
     for one in costs:
         cells = []

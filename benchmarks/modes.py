@@ -38,7 +38,7 @@ KEYS = (*(mode.key for mode in NATIVE), FUSEPY.key, STAGED, REMOTE)
 def make_places(
     stack: ExitStack, keys: Sequence[str], nodes: Sequence[int], say: Callable[[str], None] = lambda text: None
 ) -> list[Place]:
-    """The places of the modes named, which live until ``stack`` ends. What cannot be made is a place that says why.
+    """The places of the modes named, which live until ``stack`` ends. A mode that cannot be had is a place that says why.
 
     On one node all modes; with more nodes, each mounted and the clients dealt to the mounts, only the first.
     """

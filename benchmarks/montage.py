@@ -34,7 +34,7 @@ HANG_S = 1800.0
 
 
 class Row(msgspec.Struct, frozen=True):
-    """``seconds``: median of the whole command; ``ideal_s``: what the tasks took, divided by the slots; ``over``: median of the ratios.
+    """``seconds``: median of the whole command; ``ideal_s``: time of the tasks, divided by the slots; ``over``: median of the ratios.
     ``least_s``: the shortest time that the dependencies allow in the order of the list; ``engine_cpu_s``: CPU of the engine's own process;
     ``tasks_cpu_s``: of the processes that it started."""
 

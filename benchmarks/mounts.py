@@ -32,7 +32,7 @@ class Session:
         self.nodes = nodes
         self.directory = Path(tempfile.mkdtemp(prefix="amfs-bench-", dir="/tmp"))
         self.env: Mapping[str, str] = {**os.environ, "AMFS_RUN_DIR": str(self.directory / "run")}
-        self.features: dict[Path, str] = {}  # what amfs mount said of each mount
+        self.features: dict[Path, str] = {}  # as amfs mount told for each mount
         self._mounts: list[Path] = []
         (self.directory / "run").mkdir(mode=0o700)
         try:
@@ -43,7 +43,7 @@ class Session:
 
     @property
     def file(self) -> str:
-        """The session file: what amfs takes as the session's name from any environment."""
+        """The session file, which amfs takes as the session's name in any environment."""
         return str(self.directory / "run" / NAME / "session.json")
 
     def amfs(self, *words: str, cwd: str | Path = "/", hang_seconds: float = 60.0) -> process.Ran:
@@ -80,7 +80,7 @@ class Session:
                 with contextlib.suppress(Failed):
                     self.amfs("umount", "--force", str(place))
         if Path(self.file).exists():
-            with contextlib.suppress(Failed):  # if it is gone already, what was run in it said so
+            with contextlib.suppress(Failed):  # if it is gone already, a command run in it has said so
                 self.amfs("down", NAME)
         if not any(os.path.ismount(place) for place in self._mounts):
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -102,14 +102,14 @@ def _until(true: Callable[[], bool]) -> bool:
 
 
 def _unmount(place: Path) -> None:
-    """Lazily: what still uses it must not keep us."""
+    """Lazily: processes that still use it must not keep us."""
     for command in (["umount", "-l"], ["fusermount", "-uz"], ["fusermount3", "-uz"]):
         if os.path.ismount(place) and shutil.which(command[0]):
             subprocess.run([*command, str(place)], capture_output=True, check=False, timeout=20)
 
 
 def store_has_huge_pages(session: Session) -> bool:
-    """Whether the nodes' stores are on a tmpfs of their own: what a task sees as its working directory."""
+    """Whether the nodes' stores are on a tmpfs of their own, by the working directory that a task sees."""
     with tempfile.NamedTemporaryFile("r", dir=session.directory, prefix="where-") as file:
         words = ["sh", "-c", f"pwd >{file.name}"]
         process.run(session.run_as_task(words), "/")

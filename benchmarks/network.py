@@ -2,7 +2,7 @@
 
 Owns the pairs, the samples and the table. The nodes move the files themselves, as for a task or a mount that needs one: a client asks the
 node that is to have a file to fetch it from the node that has it. One pair at a time, so that pairs do not disturb each other. Each node is
-also asked for nothing at all: what the question alone costs.
+also asked for nothing at all: that is the cost of the question alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Settings(NamedTuple):
 
 
 class Head(msgspec.Struct, frozen=True, tag="head"):
-    """What was measured, where and when; ``load``: programs that wanted a CPU in the minute before."""
+    """The measurements, where and when; ``load``: programs that wanted a CPU in the minute before."""
 
     machine: str
     date: str

@@ -1,4 +1,4 @@
-"""``benchmarks queue``: what it costs to queue a task, beside ``/bin/true`` in the same loop of the same shell.
+"""``benchmarks queue``: the cost of queueing a task, beside ``/bin/true`` in the same loop of the same shell.
 
 Owns the loops. They run in a directory of shared memory that looks like a session to the program and the functions: to queue a task is to
 write a record, and no session takes part in it.

@@ -24,7 +24,7 @@ from benchmarks.clients import Client
 from benchmarks.mounts import NAME, Session
 
 NODES = 4
-NO_TARGET = 0.0  # of a row that is there to be read: what counts are the questions, whatever else the kernel does in that time
+NO_TARGET = 0.0  # of a row that is there to be read: the questions count, whatever else the kernel does in that time
 _MIB = 1 << 20
 _SMALL_FILES = 300
 _MANY_FILES = 500  # of each client
@@ -168,7 +168,7 @@ class Remote:
 
 
 def run_remote(remote: Remote, repeat: int, mib: int, say: Callable[[str], None] = lambda text: None) -> list[Result]:
-    """Measure all rows ``repeat`` times. What fails is in every row."""
+    """Measure all rows ``repeat`` times. A failure is in every row."""
     turns: list[dict[str, Sample]] = []
     error = ""
     for turn in range(repeat):

@@ -32,7 +32,7 @@ _FIRST = 'app first() {{ "touch" "{mark}"; }}\nfirst();\n'
 
 
 class Row(msgspec.Struct):
-    """One quantity. ``relation``: "at least", "at most"; ``compared_with``: what it is measured beside."""
+    """One quantity. ``relation``: "at least", "at most"; ``compared_with``: the other one in the comparison."""
 
     title: str
     value: float

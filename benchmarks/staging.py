@@ -67,7 +67,7 @@ class Settings(NamedTuple):
 
 
 class Head(msgspec.Struct, frozen=True, tag="head"):
-    """What was measured, where and when; ``load``: programs that wanted a CPU in the minute before."""
+    """The measurements, where and when; ``load``: programs that wanted a CPU in the minute before."""
 
     machine: str
     date: str
@@ -95,7 +95,7 @@ class Shape(msgspec.Struct, frozen=True, tag="shape"):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """``seconds``: of the whole ``amfs run``; ``answer``: what the check of the results said."""
+    """``seconds``: of the whole ``amfs run``; ``answer``: of the check of the results."""
 
     application: str
     way: str
@@ -105,7 +105,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     tasks: int
     seconds: float
     answer: str
-    made: dict[str, int] = {}  # what it left in the store -> bytes
+    made: dict[str, int] = {}  # files that it left in the store -> bytes
 
     @property
     def series(self) -> str:
@@ -132,7 +132,7 @@ class Span(msgspec.Struct, frozen=True, tag="span"):
 
     @property
     def parts(self) -> list[tuple[str, float, float]]:
-        """What was done from when to when, of PARTS."""
+        """The PARTS that were done, each from when to when."""
         if not self.marks:
             return [(COMPUTE, self.begun, self.ended)]
         began, loaded, computed, put = self.marks
@@ -208,13 +208,13 @@ def prepare(name: str, work: Path, size: int) -> list[Step]:
     work.mkdir()
     try:
         steps: list[Step] = ensemble(name).prepare(work, size)
-    except SystemExit as error:  # what the examples say of a program that is missing
+    except SystemExit as error:  # the examples' word for a program that is missing
         raise SystemSetupError(str(error)) from None
     return steps
 
 
 def outside(steps: Sequence[Step]) -> tuple[list[str], list[str]]:
-    """What comes from outside of the workflow, and what leaves it: files that no step makes, and files that none reads."""
+    """Inputs from outside of the workflow, and its results: files that no step makes, and files that none reads."""
     made = dict.fromkeys(name for step in steps for name in step.outputs)
     read = dict.fromkeys(name for step in steps for name in step.inputs)
     return [name for name in read if name not in made], [name for name in made if name not in read]

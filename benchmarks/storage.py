@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 
 class Head(msgspec.Struct, frozen=True, tag="head"):
-    """What was measured, where and when."""
+    """The measurements, where and when."""
 
     machine: str
     date: str
@@ -205,7 +205,7 @@ class Clients:
                 try:
                     pipe.close()
                 except OSError:
-                    continue  # what was not written is for nobody
+                    continue  # a file that was not written is for nobody
 
     def __enter__(self) -> Clients:
         return self
@@ -224,7 +224,7 @@ def run_storage(
 ) -> Report:
     """Measure all places, ``settings.repeat`` times in turn, by clients with the environment ``env`` (None: ours).
 
-    ``local``: a directory of the local disk. What fails is reported as such and not tried again. ``keep`` is told all when it is known."""
+    ``local``: a directory of the local disk. Failures are reported as such and not tried again. ``keep`` is told all when it is known."""
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     titles = [place.title for place in places]
     head = Head(machine(), today, settings.files, settings.clients, settings.repeat, titles, list(settings.sizes))
@@ -252,7 +252,7 @@ def run_storage(
 
     try:
         make(clients, local, dealt(settings.clients, settings.clients), _WARM)
-        for place in places:  # what a server or client does only once, such as loading its code, is not what is measured
+        for place in places:  # work that a server or client does only once, such as loading its code, is not measured
             attempt(place, settings.clients, _WARM, None)
         for turn in range(settings.repeat):
             for size in settings.sizes:

@@ -25,7 +25,7 @@ _HTTP_SECONDS = 120.0
 
 
 class Spot(msgspec.Struct, frozen=True):
-    """Where one client finds a store. ``kind``: one of KINDS; ``where``: a directory or a URL; ``options``: what else its client needs."""
+    """Where one client finds a store. ``kind``: one of KINDS; ``where``: a directory or a URL; ``options``: of its client."""
 
     kind: str
     where: str

@@ -1,7 +1,7 @@
 """One client of ``benchmarks storage``. ``python -m benchmarks.storage_worker`` takes orders from standard input, a line of JSON each.
 
-All clients begin together: each answers an order with "ready", and begins when it reads "go". What it copies are files of the local disk,
-which it made before; what it has read is compared with what was written afterwards, in an order of its own, so that this is not measured.
+All clients begin together: each answers an order with "ready", and begins when it reads "go". It copies files of the local disk,
+which it made before; the bytes read are compared with those written afterwards, in an order of its own, so that this is not measured.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Timed(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """``error``: what went wrong, if anything."""
+    """``error``: the fault, if there is one."""
 
     files: list[Timed] = []
     error: str = ""
@@ -111,7 +111,7 @@ def serve() -> None:
     """Until standard input ends."""
     worker = Worker()
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # libraries may print; what we say must stay clean
+    os.dup2(2, 1)  # libraries may print; our output must stay clean
     for line in sys.stdin:
         order = msgspec.json.decode(line, type=Order)
         error, files = "", []

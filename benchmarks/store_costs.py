@@ -1,4 +1,4 @@
-"""What a store costs its clients: small and large files put there and got from there, one at a time and several. I/O.
+"""The cost of a store to its clients: small and large files put there and got from there, one at a time and several. I/O.
 
 Owns the measurement, and the costs that a model takes from it. Must not know: the files that are staged, the number of nodes.
 """
@@ -25,8 +25,8 @@ PASSES = 3
 
 
 class Access(NamedTuple):
-    """What one file costs that is put there, or got: ``latency_s`` passes whatever else is under way; the store does one at a time of what
-    is left, ``request_s`` for each and ``bytes_s`` bytes a second."""
+    """The cost of one file that is put there, or got: ``latency_s`` passes whatever else is under way; the store does the rest one at a
+    time, ``request_s`` for each and ``bytes_s`` bytes a second."""
 
     latency_s: float
     request_s: float

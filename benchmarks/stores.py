@@ -1,6 +1,6 @@
 """The stores of the cloud storage study as places: the servers that this machine has, and a session of amfs in three ways.
 
-Owns which there are. What cannot be had is said and left out.
+Owns the list of them. One that cannot be had is told and left out.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def spots(session: Session, way: str) -> list[Spot]:
 
 
 def disk(where: str, kind: str) -> Place:
-    """Another directory of the local disk: what copying costs without a store."""
+    """Another directory of the local disk: the cost of copying without a store."""
     return Place(f"local disk ({kind})" if kind else "local disk", (Spot("directory", where),))
 
 

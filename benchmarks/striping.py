@@ -38,7 +38,7 @@ class Settings(NamedTuple):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """``bytes``: on each node. ``computed``: what the same should be by arithmetic, of measured rows; ``fullest`` over the mean."""
+    """``bytes``: on each node. ``computed``: the same by arithmetic, of measured rows; ``fullest`` over the mean."""
 
     workload: str
     layout: str
@@ -85,7 +85,7 @@ def compute(workflow: Workflow, nodes: int) -> dict[str, list[int]]:
 
 
 def run_striping(settings: Settings, say: Callable[[str], None] = lambda text: None) -> Report:
-    """Real nodes first, then arithmetic. What fails is reported as such."""
+    """Real nodes first, then arithmetic. A failure is reported as such."""
     rows: list[Row] = []
     errors: dict[str, str] = {}
     if settings.real:

@@ -1,5 +1,5 @@
 /* tcploop BYTES TIMES: send BYTES from one process's memory to another's over TCP loopback, 1 MiB a write, TIMES times over one
- * connection. Prints the seconds of each round: from the receiver's "go" to its last byte. What a file transfer is compared with. */
+ * connection. Prints the seconds of each round: from the receiver's "go" to its last byte. Compared with a file transfer. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-"""Pictures of ``benchmarks staging``: finished tasks over time, what each slot did when, and how long runs took with more nodes."""
+"""Pictures of ``benchmarks staging``: finished tasks over time, the work of each slot over time, and how long runs took with more nodes."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _read(path: Path, format: str, tasks: int) -> Point:
 
 
 def read_here(path: str, format: str) -> Point:
-    """Read a document in this process. What the reader needs of the library is loaded before the clock starts."""
+    """Read a document in this process. The parts of the library that the reader needs are loaded before the clock starts."""
     import time
 
     from amfs.translate.detect import DOCUMENTS, load, make_document_reader

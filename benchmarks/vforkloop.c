@@ -1,4 +1,4 @@
-/* vforkloop N W PROGRAM [ARG...]: run PROGRAM N times, W at a time, with nothing but vfork, exec and wait: what this machine can do.
+/* vforkloop N W PROGRAM [ARG...]: run PROGRAM N times, W at a time, with nothing but vfork, exec and wait: the limit of this machine.
  *
  * Prints one line: seconds, own CPU seconds, the children's CPU seconds. W = 1 is the "one after the other" of the chain row. */
 #define _GNU_SOURCE

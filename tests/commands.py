@@ -1,7 +1,7 @@
 """Short commands of amfs for tests, run as a person would but for the start of Python: a process that has amfs imported forks.
 
 ``ready.py`` is that process. Where a fork would not be the same, and with ``AMFS_TESTS_NEW_PYTHON=1``, each command is a new Python.
-Must not know: what is tested.
+Must not know: the tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PATIENCE_S = 100.0  # only turns a hang into a failure
 
 
 class Inherited(msgspec.Struct, frozen=True):
-    """What a process has from the one that starts it, besides what a request says. A test may have changed it for a while."""
+    """Properties that a process takes from the one that starts it, besides those in a request. A test may have changed it for a while."""
 
     umask: str
     limits: tuple[tuple[int, int], ...]

@@ -1,4 +1,4 @@
-"""What all tests share: the command run as a person would, and a check that nothing is left behind.
+"""Shared by all tests: the command run as a person would, and a check that nothing is left behind.
 
 Tests marked ``root`` or ``mpi`` need these; where they are missing the test is skipped with the reason, except when CI is set, where a
 missing MPI is an error. Tests marked ``soak`` or ``chaos`` run when asked for (``-m soak``), not otherwise.
@@ -52,7 +52,7 @@ def own_home() -> Iterator[None]:
     assert not left, f"sessions were left running: {', '.join(session.name for session in left)}"
 
 
-#: Lines that a run begins with because of other tests: what their killed runs have left, and the memory that they take just now.
+#: Lines that a run begins with because of other tests: remains of their killed runs, and the memory that they take just now.
 OTHERS = r"^.*(?:a killed run of (?!{own})/.* has left |files are kept in /.*; --store names another place).*\n"
 
 
@@ -92,7 +92,7 @@ LONG = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Each process of several reads the files in another order: what one has compiled the others find, rather than all compile all."""
+    """Each process of several reads the files in another order: they share compiled files, rather than all compile all."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if not worker or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             long = [item for item in items if item.get_closest_marker(marker)]
             items[:] = [item for item in items if not item.get_closest_marker(marker)]
             config.hook.pytest_deselected(items=long)
-    # A file is one worker's: what takes minutes must not come last. All workers have the same order.
+    # A file is one worker's: files that take minutes must not come last. All workers have the same order.
     order = {name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: (order.get(item.path.name, len(LONG)), item.path))
     for item in items:

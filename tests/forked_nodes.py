@@ -1,6 +1,6 @@
 """Processes of nodes that are forked from one that has amfs imported (``ready.py``), instead of a new Python for each ``amfs up``.
 
-Both sides of that: what is asked for, and the ``Popen`` of ``amfs.provision.daemon`` that asks. Must not know: what is tested.
+Both sides of that: the request, and the ``Popen`` of ``amfs.provision.daemon`` that makes it. Must not know: the tests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LIMITS = 16
 
 
 class Request(msgspec.Struct, array_like=True):
-    """What a new process is to be: ``python -m MODULE ARGUMENTS``. The rest it has from the process that forks."""
+    """The new process asked for: ``python -m MODULE ARGUMENTS``. The rest it has from the process that forks."""
 
     module: str
     arguments: list[bytes]

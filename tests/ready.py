@@ -3,8 +3,8 @@
 Both are numbers of sockets of ``commands.py``. The process of new nodes, which a command starts as ``python -P -m amfs.node.main``, is
 forked here as well (``forked_nodes.py``).
 
-A new Python imports the same modules for each of some thousand short commands, which is most of what they cost. What a fork inherits must
-be what a new Python has: no thread, no open file, no handler of a signal, nothing made but modules. The differences that are left: the
+A new Python imports the same modules for each of some thousand short commands, which is most of their cost. A fork must inherit just
+what a new Python has: no thread, no open file, no handler of a signal, nothing made but modules. The differences that are left: the
 seed of hashes is that of this process, the command line in /proc is ours, and the end is ``os._exit`` after all that Python does at its
 end but the removal of modules. Must not know: the tests.
 """
@@ -43,7 +43,7 @@ STREAMS = 3
 
 
 class Forked(NamedTuple):
-    """In the new process: what it was asked for."""
+    """In the new process: the command that it was asked for."""
 
     descriptors: list[int]
     line: socket.socket
@@ -178,7 +178,7 @@ def main() -> None:
         forked_nodes.fork_from(listener.getsockname())
         import_all()
         gc.collect()
-        gc.freeze()  # what is imported stays in pages that all share
+        gc.freeze()  # imported modules stay in pages that all share
         try:
             forked = serve(door, listener)
         except KeyboardInterrupt:  # at a terminal all hear it

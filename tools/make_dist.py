@@ -29,8 +29,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-GLIBC = "2.28"  # of Debian 10, RHEL 8 and SLES 15 SP3: what manylinux_2_28 means
-#: What has no use for who builds the package, and what must not be missing.
+GLIBC = "2.28"  # of Debian 10, RHEL 8 and SLES 15 SP3: the floor of manylinux_2_28
+#: Files of no use to those who build the package, and files that must not be missing.
 UNWANTED = re.compile(r"(^|/)(__pycache__|\.git|\.venv|\.ci|\.github)(/|$)|(^|/)(build|dist)/|\.(pyc|so|o)$")
 WANTED = (
     "pyproject.toml", "CMakeLists.txt", "LICENSE", "README.md", "PKG-INFO", "amfs/__init__.py", "csrc/bindings/py_native.c", "man/amfs.1",
@@ -38,7 +38,7 @@ WANTED = (
 
 
 def run(command: Sequence[str | Path], *, cwd: Path = ROOT, env: dict[str, str] | None = None) -> str:
-    """What a program prints on standard output. One that fails ends this one, with all that it printed."""
+    """Standard output of a program. One that fails ends this one, with all that it printed."""
     result = subprocess.run([str(word) for word in command], cwd=cwd, env=env, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         sys.exit(f"{' '.join(map(str, command))} ended with {result.returncode}:\n{result.stdout}{result.stderr}")

@@ -29,11 +29,11 @@ Generated from `amfs/vocabulary/fs_requests.py`, `peer_requests.py`, `fs_works.p
 the end of the file, and its code to the table that serves it (requests: `fs/vfs/requests.py`; calls: `Calls.serve`; works:
 `node/file_backend.py` and `sim/file_backend.py`). One that the kernel asks for is also listed in `csrc/fuse/fuse.c`. Then
 `make states`. *In C* says that threads of C answer it, too, when they can at once: of a mount
-(`csrc/fuse`), or of the node that has the record (`csrc/metadata`); what they cannot answer goes to the machine. How mounts, nodes and
+(`csrc/fuse`), or of the node that has the record (`csrc/metadata`); other questions go to the machine. How mounts, nodes and
 clients talk is on a [page of its own](decisions/0005-ways-to-talk.md).
 """
 
-#: What each table lists: title, sentence, module, union, its name in the code, where it is served.
+#: The tables: title, sentence, module, union, its name in the code, where it is served.
 PARTS = (
     ("Requests", "A node is asked by its own mounts, and by clients.", fs_requests, fs_requests.AnyRequest, "q", "fs/vfs"),
     ("Calls", "A node asks the one that has the record, or the content.", peer_requests, peer_requests.AnyPeerCall, "p", "fs/vfs"),

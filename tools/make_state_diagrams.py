@@ -29,7 +29,7 @@ that is not listed here is an error (`InvalidTransition`), raised with the last 
 
 
 def section(title: str, table: dict[tuple[IntEnum, IntEnum], IntEnum]) -> str:
-    """One machine: what its states mean, the diagram, the table."""
+    """One machine: the meaning of its states, the diagram, the table."""
     states = type(next(iter(table))[0])
     lines = [f"## {title}", ""]
     own_words = states.__doc__ if states.__doc__ and states.__doc__ != IntEnum.__doc__ else ""

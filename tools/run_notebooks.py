@@ -1,6 +1,6 @@
 """Execute notebooks and write them back with their output: ``python tools/run_notebooks.py examples/*/*.ipynb``.
 
-What changes from run to run without meaning (times of execution, versions of the kernel) is left out, so that a difference is one.
+Parts that change from run to run without meaning (times of execution, versions of the kernel) are left out, so that a difference is one.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def blocks(page: Path) -> list[tuple[str, str, str]]:
 
 
 def commands(text: str) -> str:
-    """The shell script in a console block: what follows a ``$ ``, and its continuation lines (after a backslash or in a here-document)."""
+    """The shell script in a console block: text after a ``$ ``, and its continuation lines (after a backslash or in a here-document)."""
     lines: list[str] = []
     end_of_here = ""
     for line in text.splitlines():
@@ -50,7 +50,7 @@ def shown_last(text: str) -> tuple[str, list[str]] | None:
 
 
 def run_block(wanted: str, language: str, text: str, *, python: str, work: Path, env: dict[str, str]) -> str:
-    """What is wrong with a block's run, in words with all that it printed; empty if nothing is."""
+    """The fault of a block's run, in words with all that it printed; empty if there is none."""
     bash = ["bash", "+e" if "fails" in wanted else "-e", "-c"]
     command = [python, "-c", text] if language == "python" else [*bash, commands(text)]
 

@@ -35,7 +35,7 @@ find_python() {
     done
 }
 
-missing() {  # what is lacking, as words of ours: python compiler headers venv
+missing() {  # prints the lacking ones, as words of ours: python compiler headers venv
     if [ -z "$python" ]; then
         printf 'python '
     else
@@ -131,7 +131,7 @@ fi
 say "installing amfs-hpc[$wanted] into $venv"
 log=$venv/setup.log
 compile=--compile
-[ -z "${PYTHONPYCACHEPREFIX:-}" ] || compile=--no-compile  # what pip compiled would go to a place that goes soon
+[ -z "${PYTHONPYCACHEPREFIX:-}" ] || compile=--no-compile  # pip would compile into a place that goes soon
 if ! "$venv/bin/python" -m pip install --disable-pip-version-check --no-input $compile -e ".${wanted:+[$wanted]}" >"$log" 2>&1; then
     tail -n 25 "$log" >&2
     fail "pip install failed; the whole log is $log"

@@ -1,4 +1,4 @@
-"""mkdocs hooks: what the pages of docs/ link to elsewhere in the repository comes along, so that every link of the site leads somewhere.
+"""mkdocs hooks: files of the repository to which the pages of docs/ link come along, so that every link of the site leads somewhere.
 
 A file of the repository outside docs/ is at ``tree/PATH`` of the site. The pages themselves are as they are read in the repository.
 """

@@ -177,12 +177,6 @@ def group() -> click.Group:
                 raise click.UsageError(_unknown(name), ctx)
             return super().resolve_command(ctx, args)
 
-        def invoke(self, ctx: click.Context) -> object:
-            try:
-                return super().invoke(ctx)
-            except BrokenPipeError:
-                sys.exit(_broken_pipe())  # click would make it an ordinary failure
-
     return LazyGroup(
         "amfs",
         params=[click.Option(["--version"], is_flag=True, help="Show the version and exit.")],

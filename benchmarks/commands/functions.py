@@ -23,7 +23,7 @@ CONTESTANTS = ("amfs", "processes", "dask", "ray")
 def functions(repeat: int, quick: bool, only: tuple[str, ...], output: str) -> int:
     """Compare Python functions on two local workers: amfs, Python's ProcessPoolExecutor, Dask and Ray.
 
-    NAMEs are amfs, processes, dask and ray. Dask and Ray come with the extra peers; what is not installed is left out. The exit
+    NAMEs are amfs, processes, dask and ray. Dask and Ray come with the extra peers; those not installed are left out. The exit
     status is 1 if amfs could not be measured.
     """
     from benchmarks.functions import run

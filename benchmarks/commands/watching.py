@@ -1,4 +1,4 @@
-"""``benchmarks watch``: what it costs a run to be watched. Options, table and measurement.
+"""``benchmarks watch``: the cost to a run of being watched. Options, table and measurement.
 
 One run; the three faces are started before it, and stopped and continued in turn by signals, so that starting them is not measured.
 """
@@ -104,7 +104,7 @@ def _turns(home: Path, name: str, tasks: int, seconds: float) -> list[Turn]:
         while run.poll() is None:
             for face in faces:
                 face.send_signal(signal.SIGCONT if watched else signal.SIGSTOP)
-            time.sleep(0.3)  # what was begun ends
+            time.sleep(0.3)  # the look that was begun ends
             before, at, used, seen = ask_run(path, Ask("totals")).run, time.monotonic(), _cpu(pids), _cpu(viewers)
             time.sleep(seconds)
             after, now, used = ask_run(path, Ask("totals")).run, time.monotonic(), _cpu(pids) - used

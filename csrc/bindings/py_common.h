@@ -1,4 +1,4 @@
-/* What the files of the extension share: the GIL, errors, making types and objects, names and attributes as Python has them. */
+/* Shared by the files of the extension: the GIL, errors, making types and objects, names and attributes as Python has them. */
 #ifndef AMFS_PY_COMMON_H
 #define AMFS_PY_COMMON_H
 

@@ -31,7 +31,7 @@ static void copier_object_dealloc(copier_object *self) {
     py_free_object((PyObject *)self);
 }
 
-/* What a queueing function returned: None, or MemoryError. */
+/* The result of a queueing function: None, or MemoryError. */
 static PyObject *copier_queued(int error) {
     if (error != 0) return PyErr_NoMemory();
     Py_RETURN_NONE;

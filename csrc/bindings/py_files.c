@@ -8,7 +8,7 @@
 
 enum { SECOND = 1000000000 };
 
-/* What stat tells is in *found. */
+/* *found: the result of stat. */
 static int fill(int file, const char *data, size_t size, int64_t mtime, struct stat *found) {
     size_t done = 0;
     while (done < size) {

@@ -547,8 +547,8 @@ static PyMethodDef io_methods[] = {
     {"serve", io_serve, METH_O, "serve($self, meta, /)\n--\n\nLet other nodes ask this shard directly, and mounts of this node theirs."},
     {"set_shy", io_set_shy, METH_O, "This node has caches that cannot be told of changes made directly: they take the long way."},
     {"ask", fsio_ask_object, METH_VARARGS, "ask($self, serial, steps, /)\n--\n\nAsk the shards of other nodes."},
-    {"answers", fsio_answers_object, METH_O, "What was answered, once the job has ended."},
-    {"stop", io_stop, METH_NOARGS, "End the threads; what waits fails. Repeatable."},
+    {"answers", fsio_answers_object, METH_O, "The answers, once the job has ended."},
+    {"stop", io_stop, METH_NOARGS, "End the threads; calls that wait fail. Repeatable."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -19,7 +19,7 @@ typedef struct {
 /* Borrowed from an amfs._native.Io: keep a reference to that. */
 static inline struct fsio *fsio_of_object(PyObject *io) { return ((io_object *)io)->io; }
 
-/* What the files of Io share. */
+/* Shared by the files of Io. */
 PyObject *fsio_list_parts_object(PyObject *io, PyObject *unused);
 PyObject *fsio_set_copies_object(PyObject *io, PyObject *args);
 PyObject *fsio_settle_writes_object(PyObject *io, PyObject *unused);
@@ -42,7 +42,7 @@ PyObject *fsio_hold_object(PyObject *io, PyObject *args);
 PyObject *fsio_usage_object(PyObject *io, PyObject *unused);
 PyObject *fsio_ask_object(PyObject *io, PyObject *args);
 PyObject *fsio_answers_object(PyObject *io, PyObject *serial);
-void fsio_asking_end(io_object *io); /* what is under way is answered; nothing more is asked */
+void fsio_asking_end(io_object *io); /* questions under way are answered; nothing more is asked */
 void fsio_asking_free(io_object *io);
 PyObject *fsio_stat_tuple(int error, uint64_t size, uint64_t blocks, int64_t atime, int64_t mtime, int64_t ctime);
 extern PyType_Spec fsio_handle_spec;

@@ -215,7 +215,7 @@ void fsio_asking_end(io_object *io) {
     atomic_store(&io->asks_no_more, true);
     if (peer_meta == NULL) return;
     WITHOUT_GIL(peer_meta_cancel(peer_meta, io, 0));
-    WITHOUT_GIL(peer_meta_cancel(peer_meta, io, 0)); /* what had been answered just before may have asked for more */
+    WITHOUT_GIL(peer_meta_cancel(peer_meta, io, 0)); /* an answer that came just before may have led to another question */
 }
 
 void fsio_asking_free(io_object *io) {

@@ -363,7 +363,7 @@ static PyGetSetDef fuse_properties[] = {
 };
 
 static PyType_Slot fuse_slots[] = {
-    {Py_tp_doc, "A mount: serves one /dev/fuse descriptor on threads of its own; what concerns other nodes is asked for."},
+    {Py_tp_doc, "A mount: serves one /dev/fuse descriptor on threads of its own; it asks for all that concerns other nodes."},
     {Py_tp_new, (void *)(uintptr_t)fuse_new},
     {Py_tp_dealloc, (void *)(uintptr_t)fuse_dealloc},
     {Py_tp_methods, fuse_methods},

@@ -1,4 +1,4 @@
-/* Meta: what this node keeps of records that others own, and files that are open here. */
+/* Meta: copies of records that other nodes own, and files that are open here. */
 #include "py_meta_internal.h"
 
 #include <errno.h>

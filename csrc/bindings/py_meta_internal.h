@@ -1,6 +1,6 @@
-/* What the files of amfs._native.Meta share. Each of them has a table of its own methods; py_meta.c joins them to a type.
+/* Shared by the files of amfs._native.Meta. Each of them has a table of its own methods; py_meta.c joins them to a type.
  *
- * Quick calls keep the GIL: nobody who holds the shard's lock ever waits for it. What walks over tables gives it up. */
+ * Quick calls keep the GIL: nobody who holds the shard's lock ever waits for it. Calls that walk over tables give it up. */
 #ifndef AMFS_PY_META_INTERNAL_H
 #define AMFS_PY_META_INTERNAL_H
 

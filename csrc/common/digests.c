@@ -59,7 +59,7 @@ static struct job *queue_head, **queue_tail = &queue_head;
 static size_t queued;
 static const void *working_for; /* the context of the job under way */
 static atomic_int wanted;
-static atomic_bool unwanted; /* what is being taken in the background need not be any more */
+static atomic_bool unwanted; /* the digest that is being taken in the background is not needed any more */
 static bool runs;
 static pthread_t thread;
 
@@ -169,7 +169,7 @@ void digests_begin(struct digests_run *run) {
 static void add_piece(struct digests_run *run, const uint8_t *bytes, size_t count) {
     bool zeros = !run->other && amfs_all_zero(bytes, count);
     if (zeros) run->zeros += count;
-    if (!zeros && !run->other) { /* the first that is something else: what this block began with counts as it is */
+    if (!zeros && !run->other) { /* the first that is something else: the zeros at the start of this block count as they are */
         if (run->zeros > run->at) add_run_of_zeros(run, run->zeros - run->at);
         add_zeros(run, run->at);
         run->zeros = 0;

@@ -1,7 +1,7 @@
 /* Digests (XXH3, 128 bits) of the files that this process keeps: of whole parts (fsio) and of files in the stores and spill directories of runs.
  *
- * A digest is taken when a file is finished, while nobody can write it, and stands for it until it is written again. Whoever opens a part
- * for writing, or changes a stripe, says so first (digests_forget). Besides, a digest counts only as long as the file has the inode
+ * A digest is taken when a file is finished, while nobody can write it, and stands for it until it is written again. A caller that opens
+ * a part for writing, or changes a stripe, says so first (digests_forget). Besides, a digest counts only as long as the file has the inode
  * number, size and time of modification that it had. (The time alone would not do: a store to a page that is mapped already does not move
  * it.) The last million are kept, in memory.
  *

@@ -10,7 +10,7 @@
  * writable first. Any depth, with three descriptors open at most. Returns 0 or the first errno; removes what it can. */
 int amfs_remove_tree(int directory, const char *name);
 
-/* Copy the directory `from` with everything in it to `to`, which may exist: what is there under other names stays, files of the same names
+/* Copy the directory `from` with everything in it to `to`, which may exist: files there under other names stay, those of the same names
  * are replaced. Symbolic links are copied as such. Without recursion. Returns 0 or the first errno, EINVAL for a device, pipe or socket. */
 int amfs_copy_tree(const char *from, const char *to);
 
@@ -27,7 +27,7 @@ struct amfs_tree_facts {
  * it; empty directories are removed. Repeatable. Returns 0, or an errno with what is wrong in words ("has a link to a directory: x"). */
 int amfs_tree_settle(const char *path, struct amfs_tree_facts *facts, char *wrong, size_t room);
 
-/* What the files of a directory looked like: a mark for each of at most AMFS_TREE_MARKS, at any depth. */
+/* The state of the files of a directory: a mark for each of at most AMFS_TREE_MARKS, at any depth. */
 enum { AMFS_TREE_MARKS = 4096 };
 struct amfs_tree_marks;
 

@@ -1,5 +1,5 @@
-/* What the threads of this process are at, and since when: for one look a second, which finds what takes too long. Each thread has a place of its own;
- * to say what it begins costs some stores and a look at a coarse clock. */
+/* The work of each thread of this process, and its beginning: for one look a second, which finds work that takes too long. Each thread has a place of its
+ * own; to note what it begins costs some stores and a look at a coarse clock. */
 #ifndef AMFS_WATCH_H
 #define AMFS_WATCH_H
 
@@ -13,7 +13,7 @@ struct watch_entry {
     int64_t since_ms; /* of CLOCK_MONOTONIC; 0: nothing */
 };
 
-/* What it was at before, which it is at again after amfs_watch_end. */
+/* Returns the work that the thread did before, to which amfs_watch_end goes back. */
 struct watch_entry amfs_watch_begin(const char *what, uint64_t number);
 void amfs_watch_end(struct watch_entry before);
 

@@ -1,4 +1,4 @@
-/* What other nodes ask, and the answers. Whatever does not make sense closes the connection. */
+/* Questions of other nodes, and the answers. A question that makes no sense closes the connection. */
 #include "common/extents.h"
 #include "fsio_internal.h"
 #include "peers/transfer.h"

@@ -22,7 +22,7 @@
 enum {
     ERROR_BYTES = 9216,     /* two paths and a reason */
     BUFFER_BYTES = 2 << 20, /* a huge page: written whole, it is not zeroed first */
-    DIRECT_BLOCK = 4096,    /* what is written past the page cache is a multiple of this */
+    DIRECT_BLOCK = 4096,    /* a write past the page cache is a multiple of this */
     COPY_CHUNK = 8 << 20,   /* one copy_file_range: small enough that a stop is noticed soon on a slow disk */
 };
 
@@ -46,7 +46,7 @@ struct copier {
     pthread_t workers[COPIER_THREADS_MAX];
 };
 
-/* What one worker thread keeps from job to job. */
+/* Kept by one worker thread from job to job. */
 struct worker {
     struct copier *copier;
     char *buffer; /* BUFFER_BYTES, made when first needed */
@@ -91,7 +91,7 @@ static ssize_t copy_piece(struct worker *worker, int in, int out, uint64_t most,
     return failed != 0 ? -failed : got;
 }
 
-/* Have a file bypass the page cache, or not. What cannot (a tmpfs, some network file systems) stays as it is. */
+/* Have a file bypass the page cache, or not. Where that is impossible (a tmpfs, some network file systems) nothing changes. */
 static void set_direct(int fd, bool direct) {
     int flags = fcntl(fd, F_GETFL);
     if (flags >= 0) fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT);

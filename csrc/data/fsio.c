@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ── the keeper: what is done every few seconds ── */
+/* ── the keeper: work of every few seconds ── */
 
 static void *keep(void *argument) {
     struct fsio *io = argument;

@@ -52,7 +52,7 @@ int fsio_root_fd(const struct fsio *io);
 /* Stripe (hash(ino)+i)%P -> node, as fsmeta.h. `moves`: those that move here or away by it, or still do; the others do not. */
 void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions, const uint32_t *moves, size_t count);
 /* The owner of these partitions has died, and their stripes with it: to be called before the table of that version, which names heirs that have none of
- * them, is set. A file that has a stripe there is lost: whatever is done with it is EIO but cutting it to nothing. What is opened from now on has been
+ * them, is set. A file that has a stripe there is lost: every call on it is EIO but cutting it to nothing. A file that is opened from now on has been
  * written since then, unless fsio_known_since says otherwise. */
 void fsio_lose(struct fsio *io, const uint32_t *partitions, size_t count, uint64_t version,
                bool copies); /* of files whose stripes have copies; else of the others */
@@ -130,7 +130,7 @@ int fsio_open(struct fsio *io, uint64_t ino, enum fsio_kind kind, int32_t node /
  * whether the file is in use waits for a closing that is told to no one. */
 int fsio_open_passing(struct fsio *io, uint64_t ino, enum fsio_kind kind, uint32_t stripe, uint64_t size, bool writing, bool create,
                       struct fsio_handle **handle);
-/* What the handle was opened for is what the record said when the table had this version: stripes that were lost later are lost to it. */
+/* The handle was opened by the record as it was at this version of the table: stripes that were lost later are lost to it. */
 void fsio_known_since(struct fsio_handle *handle, uint64_t version);
 uint64_t fsio_losses(const struct fsio *io); /* of the last fsio_lose */
 /* Read at most `count` bytes; *got < count only at the end. Holes are zeros. */

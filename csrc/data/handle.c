@@ -46,7 +46,7 @@ static int become(struct fsio_file *file, enum fsio_kind kind, int32_t node, uin
     if (file->known && file->kind != FSIO_REMOTE && fsio_file_written(file)) return 0;
     if (fsio_end_holds(file, kind == FSIO_REMOTE)) {
         if (copied) atomic_store(&file->copied, true);
-        fsio_striped_leave(file); /* what was read ahead may be old by now */
+        fsio_striped_leave(file); /* pieces that were read ahead may be old by now */
         return 0;
     }
     stripe &= ~FSIO_COPIED;

@@ -1,4 +1,4 @@
-/* Lines into parts by the hash of their key: what a shuffle does with the files of one node.
+/* Lines into parts by the hash of their key: the step of a shuffle on the files of one node.
  *
  * A line goes as a whole, and in the order read, to part xxh64(key) mod parts. Its key is one column: columns are separated by blanks (spaces
  * and tabs; those at the start of a line are skipped, several are one, as awk has it), or each by one byte, as cut has it. The key of a line

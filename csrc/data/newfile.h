@@ -18,7 +18,7 @@ struct newfile {
 
 /* 0 or an errno, with `error` set. `directories`: make those that are missing above it. The destination is not copied. */
 int newfile_open(struct newfile *file, const char *destination, bool directories);
-/* Mode, close, rename: 0, or an errno with `error` set, and nothing is left. `keep_first`: what stands under the name by now stays. */
+/* Mode, close, rename: 0, or an errno with `error` set, and nothing is left. `keep_first`: a file that has the name by now stays. */
 int newfile_finish(struct newfile *file, unsigned mode, bool keep_first);
 void newfile_drop(struct newfile *file);
 

@@ -83,7 +83,7 @@ int fsio_remote_read(struct fsio_file *file, char *to, size_t count, uint64_t of
             if (error == 0) error = data_receive(link->fd, to + heard, reply.length);
             if (error == 0 && !end) *got += reply.length;
             heard += piece;
-            end |= reply.length < piece; /* what is still on its way is heard, and does not count */
+            end |= reply.length < piece; /* replies that are still on their way are heard, and do not count */
             if (error == 0 && fault == 0) fault = reply.error;
         }
         data_link_put(&io->client, link, error != 0);

@@ -246,7 +246,7 @@ static enum listener_verdict let_in(struct data_server *server, int fd, const st
     pthread_mutex_lock(&server->lock);
     seat(server, connection);
     pthread_mutex_unlock(&server->lock);
-    /* It may have been forgotten since it was judged: from now on whoever forgets it finds this connection. */
+    /* It may have been forgotten since it was judged: from now on the thread that forgets it finds this connection. */
     bool may = hello->id >= DATA_CLIENTS_FROM || data_is_member(&server->io->client, hello->id, hello->incarnation);
     /* the other side waits for the welcome before it asks; once it is in the set a thread may end it at any time */
     if (!may || !send_welcome(fd, HANDSHAKE_OK) || epoll_ctl(lane->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) part_with(server, connection);

@@ -10,7 +10,7 @@ static struct fsio_users **find_user(struct fsio_file *file, int32_t node) {
     return at;
 }
 
-/* What a node has open through this one is this from now on. With the file's lock held. */
+/* Set the uses that a node has of the file through this one. With the file's lock held. */
 static void count_use(struct fsio_file *file, struct fsio_users *user, int readers, int writers) {
     fsio_count(file, OPEN_NODES, false, readers - user->readers);
     fsio_count(file, OPEN_NODES, true, writers - user->writers);
@@ -44,7 +44,7 @@ static struct fsio_file *file_for_use(struct fsio *io, uint64_t ino) {
     return file;
 }
 
-/* Who wants to write is let in by somebody who writes here already, and whose closing then takes notice. The file was opened for that, but it may have
+/* A node that wants to write is let in by a user that writes here already, whose closing then takes notice. The file was opened for that, but it may have
  * been closed again since. ESTALE: then. */
 int fsio_file_used(struct fsio *io, int32_t node, uint64_t ino, int readers, int writers) {
     struct fsio_file *file = readers > 0 && writers == 0 ? file_for_use(io, ino) : fsio_file_find(io, ino);

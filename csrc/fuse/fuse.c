@@ -222,7 +222,7 @@ static const char *const opcode_names[WIRE_OPCODES] = {
     [WIRE_RELEASEDIR] = "a request of a mount (releasedir) about file",
 };
 
-/* What such a request has done somebody relies on when it is answered. (That a file was opened or closed is told to the backup, too, but not waited for:
+/* Somebody relies on the change of such a request when it is answered. (That a file was opened or closed is told to the backup, too, but not waited for:
  * its content is here, and goes with this node.) */
 static bool changes_names(uint32_t opcode) {
     switch (opcode) {
@@ -386,7 +386,7 @@ void amfs_fuse_stop(struct amfs_fuse *mount) {
     fuse_work_end(mount);
     struct peer_meta *peer_meta = mount->node == NULL ? NULL : peer_meta_of(mount->node->io);
     if (peer_meta != NULL) peer_meta_let_go_held(peer_meta, mount);
-    if (peer_meta != NULL) peer_meta_end(mount); /* what was held may have led to a question */
+    if (peer_meta != NULL) peer_meta_end(mount); /* answers that were held may have led to questions */
     if (mount->node != NULL) fuse_inodes_end(mount);
     if (mount->node != NULL) fuse_files_end(mount);
     fuse_slow_end(mount);
@@ -447,9 +447,9 @@ void amfs_fuse_set_alone(struct amfs_fuse *mount, bool alone) {
 
 unsigned amfs_fuse_defer(struct amfs_fuse *mount) {
     struct node *node = mount->node;
-    pthread_mutex_lock(node->lock); /* what has looked at it counts as open by now */
+    pthread_mutex_lock(node->lock); /* openings that have looked at it count as open by now */
     atomic_store(&node->defers, true);
-    unsigned count = opens_making(node->opens); /* what is not counted here any more counts as open, or is closed */
+    unsigned count = opens_making(node->opens); /* files not counted here any more count as open, or are closed */
     for (size_t i = 0; i < FILE_BUCKETS; i++)
         for (const struct file *file = node->files[i]; file != NULL; file = file->next)
             for (const struct view *view = fuse_writers(file) == 0 ? NULL : file->views; view != NULL; view = view->next)

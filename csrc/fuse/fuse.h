@@ -1,11 +1,11 @@
 /* A mount: the loop on one /dev/fuse descriptor, in the node's own process.
  *
- * A thread reads the kernel's requests and answers at once what concerns only this node, from its metadata (fsmeta.h) and its parts (fsio.h);
- * what needs other nodes is queued for the poll loop (amfs_fuse_take), which answers later with one of the reply functions. A FUSE node id is
+ * A thread reads the kernel's requests. It answers those that concern only this node at once, from its metadata (fsmeta.h) and its parts (fsio.h);
+ * it queues those that need other nodes for the poll loop (amfs_fuse_take), which answers later with one of the reply functions. A FUSE node id is
  * an inode number (of files that others have written with more: fuse_inodes.c). Where the kernel allows it (passthrough), it reads and writes the parts of open files itself.
  *
- * Mounts of one node share a table of open files: an inode is open on a node, not on a mount. What one mount changes at once is invalidated in
- * the caches of the others here; the poll loop says what else changed.
+ * Mounts of one node share a table of open files: an inode is open on a node, not on a mount. A change that one mount makes at once is invalidated in
+ * the caches of the others here; the poll loop tells them of all other changes.
  *
  * Threads: one that reads, some that tell the kernel what it must forget (which may have to wait for a lock of a process that waits for us),
  * and workers, started when first needed, for what waits for the network or copies much. Any thread may call any function. */
@@ -26,7 +26,7 @@ struct amfs_fuse_options {
     int64_t entry_ns, attr_ns; /* how long the kernel may believe what it was told, unless it is told otherwise */
 };
 
-/* What is queued for the poll loop. Names of the operations as Python sees them: amfs_fuse_op_name. */
+/* Requests for the poll loop. Names of the operations as Python sees them: amfs_fuse_op_name. */
 enum amfs_fuse_op {
     FUSE_OP_LOOKUP,
     FUSE_OP_GETATTR,
@@ -48,8 +48,8 @@ enum amfs_fuse_op {
     FUSE_OP_LIST_XATTR,
     FUSE_OP_REMOVE_XATTR,
     FUSE_OP_ENSURE,
-    FUSE_OP_SECURE,  /* what was written is to survive: answered when as many nodes have it as shall */
-    FUSE_OP_PERHAPS_MADE, /* no answer came to making a file in directory `ino`, to be written here; whoever asked for it was told EIO */
+    FUSE_OP_SECURE,  /* the bytes written are to survive: answered when as many nodes have them as shall */
+    FUSE_OP_PERHAPS_MADE, /* no answer came to making a file in directory `ino`, to be written here; the process that asked for it was told EIO */
     FUSE_OP_UNNAMED, /* the name in directory `ino` has gone; the record of its file, `other`, which is on another node, is to count a link less */
     /* a rename that has begun between other shards: of the file attr.ino, its old name locked by `cursor`. `mode`: 0: it has no new name, 1: it has, of which the
      * file `room` is to count a link less, 2: nobody knows; else as FUSE_OP_RENAME */

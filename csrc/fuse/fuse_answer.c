@@ -43,7 +43,7 @@ int64_t fuse_now_of(struct node *node) {
     return ns_of(now) > floor ? ns_of(now) : floor;
 }
 
-/* tmpfs stamps a file that somebody has looked at with a finer clock than ours: what comes after it must not seem to come before it. */
+/* tmpfs stamps a file that somebody has looked at with a finer clock than ours: a later change must not seem to come before it. */
 void fuse_seen_time(struct node *node, int64_t time) {
     struct timespec now;
     int64_t floor = atomic_load_explicit(&node->floor, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* Attributes: what the metadata of this node and the parts that lie here can answer and change. The rest goes to the poll loop. */
+/* Attributes: answers and changes for which the metadata of this node and its parts suffice. The rest goes to the poll loop. */
 #include "common/bytes.h"
 #include "fuse_internal.h"
 #include "metadata/peer_meta.h"
@@ -131,7 +131,7 @@ static int cut_part(struct node *node, uint64_t ino, uint64_t size, bool by_name
     return error;
 }
 
-/* Nanoseconds since 1970 reach from 1678 to 2262: what lies beyond is the end of that. */
+/* Nanoseconds since 1970 reach from 1678 to 2262: times beyond become the end of that. */
 static int64_t time_from(uint64_t seconds, uint32_t ns) {
     int64_t whole = (int64_t)seconds, most = INT64_MAX / 1000000000 - 1;
     if (whole > most) return INT64_MAX;
@@ -204,7 +204,7 @@ void fuse_do_setattr(struct call *call) {
         struct wire_attr_out out;
         bool cache;
         if (mask & META_SET_SIZE &&
-            fuse_files_overlay(node, &done, false) == 0) { /* nobody writes it: what is recorded is what the part says now */
+            fuse_files_overlay(node, &done, false) == 0) { /* nobody writes it: the record gets what the part says now */
             struct stat found;
             struct meta_attr sized = {.blocks = 0, .mtime = now};
             unsigned more = META_SET_BLOCKS | (cut && (mask & META_SET_MTIME) == 0 ? META_SET_MTIME : 0);

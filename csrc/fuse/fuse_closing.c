@@ -80,7 +80,7 @@ void fuse_do_open(struct call *call) {
         } else {
             if (truncate && (in->open_flags & OPEN_KILL_SUIDGID) != 0) fuse_suid_written(call);
             if (give(call, &out, sizeof out) == ENOENT)
-                fuse_files_close(mount, attr.ino, edition_of(call), writing, false, false); /* whoever asked was killed meanwhile */
+                fuse_files_close(mount, attr.ino, edition_of(call), writing, false, false); /* the process that asked was killed */
             if (truncate) fuse_notify_others(mount, attr.ino, true);
             return;
         }

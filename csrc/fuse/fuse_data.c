@@ -56,7 +56,7 @@ static bool passed_on(const struct call *call, const struct fuse_use *use, size_
 static int open_part(const struct node *node, uint64_t ino, int flags) {
     char path[64];
     if (fsio_part_path(node->io, ino, FSIO_WHOLE, path, sizeof path) != 0) return -1;
-    return openat(node->root, path, flags | O_CLOEXEC | (flags == O_RDONLY ? 0 : O_NOFOLLOW)); /* what is spilled is only read */
+    return openat(node->root, path, flags | O_CLOEXEC | (flags == O_RDONLY ? 0 : O_NOFOLLOW)); /* a spilled part is only read */
 }
 
 /* Have the poll loop open it, and then come back to this request. */
@@ -122,7 +122,7 @@ static bool read_and_answer(struct call *call, size_t size, uint64_t offset, boo
         if (piped && use.kind == FSIO_LOCAL) conduit = splice_from_handle(call, use.handle, size, offset);
         if (conduit == NULL && !lends) error = fsio_read(use.handle, call->out, size, offset, &got);
         use_end(call, &use);
-        if (lends) { /* who is answered may close it at once */
+        if (lends) { /* the process that gets the answer may close it at once */
             fuse_give_parts(call, lent.parts, lent.count, lent.bytes);
             fsio_return(&lent);
             return true;

@@ -1,4 +1,4 @@
-/* The table of open files: who has what open, and what their parts say. Opening is fuse_opening.c, closing fuse_release.c. */
+/* The table of open files: users of each, and sizes and times of their parts. Opening is fuse_opening.c, closing fuse_release.c. */
 #include "fuse_internal.h"
 
 #include <errno.h>
@@ -94,7 +94,7 @@ void fuse_files_put_stat(struct node *node, struct meta_attr *attr, const struct
     fuse_seen_time(node, attr->ctime);
 }
 
-/* What it is by now: since it was opened it may have grown into stripes, or been opened once more when another node did not write it any longer. */
+/* The present kind: since it was opened it may have grown into stripes, or been opened once more when another node did not write it any longer. */
 enum fsio_kind fuse_view_kind(const struct view *view) {
     return view->writer != NULL ? fsio_kind(view->writer) : view->reader != NULL ? fsio_kind(view->reader) : view->kind;
 }
@@ -211,7 +211,7 @@ bool fuse_files_made(struct node *node, uint64_t ino) {
 
 bool fuse_files_known(struct node *node, uint64_t ino) {
     struct timespec pause = {.tv_nsec = 100000};
-    for (int tries = 0; tries < 100; tries++, nanosleep(&pause, NULL)) { /* who has the lock may wait for who asks */
+    for (int tries = 0; tries < 100; tries++, nanosleep(&pause, NULL)) { /* the holder of the lock may wait for the caller */
         if (pthread_mutex_trylock(node->lock) != 0) continue;
         bool known = fuse_files_find(node, ino) != NULL;
         pthread_mutex_unlock(node->lock);
@@ -220,7 +220,7 @@ bool fuse_files_known(struct node *node, uint64_t ino) {
     return true;
 }
 
-/* The part of a file here has the same times as the record: what is written later starts from them. Looked at before and after, the part is stamped by
+/* The part of a file here has the same times as the record: later writes start from them. Looked at before and after, the part is stamped by
  * the kernel's finest clock: its change comes after whatever was written before, and before whatever is written later. */
 int64_t fuse_stamp_whole(struct node *node, uint64_t ino, unsigned mask, const struct meta_attr *attr) {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_nsec = UTIME_OMIT}};

@@ -1,5 +1,5 @@
-/* The inodes that the kernel knows: what it remembers of each, so that it is told of changes of that, and what it may still use although its name is
- * gone, until it forgets it. A file whose last name goes while the kernel knows it is kept as a user of it would keep it: the kernel may have looked
+/* The inodes that the kernel knows: what it remembers of each, so that it is told of changes of that; and files that it may still use although their name
+ * is gone, until it forgets them. A file whose last name goes while the kernel knows it is kept as a user of it would keep it: the kernel may have looked
  * it up to open it, or opened it without telling. Of directories, pipes and the like the attributes are remembered here: nobody else has them.
  *
  * Editions of a file. With passthrough the kernel takes one part for all that have a file open. A process that keeps a file open keeps the content that
@@ -121,8 +121,8 @@ static struct kernel_inode *add(struct amfs_fuse *mount, uint64_t ino) {
 
 static uint32_t rights_of(const struct meta_attr *attr) { return ((attr->mode * 31u + attr->uid) * 0x9E3779B1u + attr->gid) | 1; }
 
-/* What is answered may be kept only if nothing has changed since the question came. Nor if it gives other rights than the answer before: then the
- * kernel need not be told of what changes next, which would make it lose this answer and judge the process that asked by the old rights. With the
+/* The kernel may keep an answer only if nothing has changed since the question came. Nor if it gives other rights than the answer before: then the
+ * kernel need not be told of the next change, which would make it lose this answer and judge the process that asked by the old rights. With the
  * lock held. */
 static bool may_keep(struct kernel_inode *inode, const struct meta_attr *attr, uint64_t since, bool cache) {
     uint32_t rights = rights_of(attr);

@@ -1,4 +1,4 @@
-/* What the files of a mount share, in floors; each calls only those before it.
+/* Shared by the files of a mount, in floors; each calls only those before it.
  *   fuse_mount.c, fuse_splice.c, fuse_tasks.c, fuse_small.c, fuse_inodes.c (what the kernel knows), fuse_answer.c (times, answers)
  *   fuse_work.c (workers), fuse_slow.c (the queue to the poll loop), fuse_notify.c (what the kernel must forget)
  *   fuse_tell_shard.c (what other shards are told), fuse_files.c (the table of open files), fuse_secure.c (copies of what is written),
@@ -49,7 +49,7 @@ struct view {
     int64_t used_ns;
 };
 
-struct fuse_secured { /* what lay here of a small file when another node took it, too, without the poll loop */
+struct fuse_secured { /* the part of a small file that lay here when another node took it, too, without the poll loop */
     bool known;
     uint64_t size;
     int64_t mtime;
@@ -138,7 +138,7 @@ struct notice {
     int64_t not_before_ns;
     uint64_t covers; /* all names are to be looked up again: up to this number none has to be told any more */
     bool data;
-    bool leaves; /* what no open stands for is closed before the kernel is told */
+    bool leaves; /* handles that no open stands for are closed before the kernel is told */
     bool looked, stays; /* that was tried; not all of it could be closed yet */
     uint32_t code;
     size_t length;
@@ -162,7 +162,7 @@ struct teller {
     bool runs;
 };
 
-/* What lower files have the higher ones do, given at the beginning. */
+/* Calls of lower files to higher ones, given at the beginning. */
 struct fuse_above {
     void (*serve)(struct amfs_fuse *mount, char *bytes, size_t size, uint64_t since, char *out, bool waits); /* by a worker */
     void (*in_vain)(struct amfs_fuse *mount, uint64_t ino); /* it was made and opened, and nobody waits for the answer */
@@ -188,7 +188,7 @@ struct amfs_fuse {
 
     pthread_t reader;
     bool reader_runs;
-    struct message *inbox; /* what the reader reads into */
+    struct message *inbox; /* the reader reads into it */
     char *outbox; /* MESSAGE_BYTES for answers of the reader */
 
     pthread_mutex_t slow_lock;
@@ -225,7 +225,7 @@ struct call {
     const char *body;
     size_t size; /* of the body */
     char *out; /* MESSAGE_BYTES */
-    bool waits; /* it is a worker's, who may wait for other nodes */
+    bool waits; /* it is a worker's, which may wait for other nodes */
     uint64_t since; /* mount->changes when it came */
     uint64_t attempt; /* the attempt at a blind task whose process asks; 0: none */
     bool stray; /* a process of a task that has ended */
@@ -289,7 +289,7 @@ void fuse_suid_written(const struct call *call); /* before who wrote is answered
 void fuse_do_xattr(struct call *call);
 size_t fuse_hide_trusted(char *names, size_t size); /* those in "trusted." are root's business. Returns the size of what is left */
 
-/* fuse_inodes.c, fuse_forget.c: what the kernel knows, and what it may still use although its name is gone */
+/* fuse_inodes.c, fuse_forget.c: inodes that the kernel knows, and files that it may still use although their name is gone */
 void fuse_removed_add(struct amfs_fuse *mount, const struct meta_attr *attr);
 bool fuse_removed_set(struct amfs_fuse *mount, uint64_t ino, unsigned mask, const struct meta_attr *want, int64_t now,
                       struct meta_attr *done);
@@ -336,7 +336,7 @@ struct opening {
     bool fresh, copies, beside; /* copies: through a handle of this process; beside: others here wrote it then */
 };
 enum { FH_WRITING = 1, FH_EXPLICIT = 2 };
-/* All with the lock held. After fuse_files_begin the file counts as open: what the record was told before is not told otherwise until that is closed. 0, an
+/* All with the lock held. After fuse_files_begin the file counts as open: the news that its record had before stands until it is closed. 0, an
  * errno, FILE_HAS_OLD. fuse_files_finish makes the handle, and gives the lock up meanwhile: if it fails, that counts no more. `out` NULL: implicit. */
 int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening);
 bool fuse_files_wait(struct amfs_fuse *mount, const struct opening *opening); /* may fuse_files_finish have to wait for another node? */
@@ -350,7 +350,7 @@ bool fuse_files_known(struct node *node, uint64_t ino); /* likewise without it; 
 struct view *fuse_files_view(const struct file *file, const struct amfs_fuse *mount, uint8_t edition);
 /* How a file is being written here; FSIO_REMOTE: it is not, or through another node, which knows its size. */
 enum fsio_kind fuse_files_written_as(struct node *node, const struct meta_attr *attr);
-/* What the data says of a file that is written here: 0: it is not; 1: done; -1: only by waiting for other nodes. */
+/* Size and times, by the data, of a file that is written here: 0: it is not; 1: done; -1: only by waiting for other nodes. */
 int fuse_files_overlay(struct node *node, struct meta_attr *attr, bool may_wait);
 int fuse_files_part_stat(struct node *node, uint64_t ino, struct stat *found);
 bool fuse_files_forget(struct amfs_fuse *mount,
@@ -459,10 +459,10 @@ bool fuse_secure(struct amfs_fuse *mount, const struct amfs_fuse_request *reques
 /* With the lock held: is what another node took all that is here, of which `said` tells? */
 bool fuse_still_secured(struct node *node, const struct file *file, const struct meta_attr *said);
 
-/* fuse_tasks.c: what blind tasks do in the mount that their node has for them */
+/* fuse_tasks.c: acts of blind tasks in the mount that their node has for them */
 bool fuse_tasks_admit(struct call *call); /* whose process asks; false: it was refused */
 uint64_t fuse_tasks_pending(const struct node *node, uint64_t attempt); /* the mark of what it makes, in all of the session */
-/* A name was looked up, `error` 0 or why not, and is written down. What another attempt is about to make is not there: 0 or an errno. */
+/* A name was looked up, `error` 0 or why not, and is written down. A file that another attempt is about to make is not there: 0 or an errno. */
 struct fuse_looked {
     uint64_t attempt, dir;
     bool stray;
@@ -528,8 +528,8 @@ bool fuse_slow_open_here(struct amfs_fuse *mount, uint64_t unique);
 void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique); /* one that was asked elsewhere in vain */
 void fuse_slow_uncount(struct amfs_fuse *mount, uint64_t unique,
                        const struct fuse_unnamed *what); /* the poll loop is to do what is left of unlinking it */
-void fuse_slow_rename(struct amfs_fuse *mount, uint64_t unique, const struct fuse_renaming *what); /* likewise, what is left of renaming */
-void fuse_put_renaming(struct amfs_fuse_request *request, const struct fuse_renaming *what); /* what it becomes so */
+void fuse_slow_rename(struct amfs_fuse *mount, uint64_t unique, const struct fuse_renaming *what); /* likewise, the rest of renaming */
+void fuse_put_renaming(struct amfs_fuse_request *request, const struct fuse_renaming *what); /* the request that it becomes so */
 void fuse_slow_end(struct amfs_fuse *mount);
 bool fuse_slow_busy(struct amfs_fuse *mount, uint64_t dir); /* does somebody wait for the poll loop, with a lock of that directory held */
 

@@ -1,4 +1,4 @@
-/* Names: what the metadata of this node can answer. The rest goes to the poll loop. */
+/* Names: requests that the metadata of this node can answer. The rest goes to the poll loop. */
 #include "fuse_internal.h"
 #include "launcher/attempts.h"
 
@@ -58,7 +58,7 @@ static void look_up(struct call *call) {
     } else if (error == WAIT) {
         fuse_work_copy(call);
     } else if (error == ENOENT && is_alone(mount->node) && mount->options.entry_ns > 0 && has_epochs(mount) && !mount->options.tasks) {
-        struct wire_entry_out none = {.entry_s = NEGATIVE_S}; /* whoever makes it tells this mount */
+        struct wire_entry_out none = {.entry_s = NEGATIVE_S}; /* a node that makes it tells this mount */
         give(call, &none, sizeof none);
     } else if (goes_slow(error)) {
         fuse_ask_slowly(call, FUSE_OP_LOOKUP, name, length);
@@ -67,7 +67,7 @@ static void look_up(struct call *call) {
     }
 }
 
-/* What another node changes of it meanwhile the kernel must be told, although it does not know it yet. */
+/* The kernel must be told of changes that another node makes to it meanwhile, although it does not know it yet. */
 void fuse_do_lookup(struct call *call) {
     struct amfs_fuse *mount = call->mount;
     atomic_fetch_add(&mount->looking, 1);
@@ -169,7 +169,7 @@ static void give_created(struct call *call, const struct making *it, struct meta
     }
     if (told) fuse_created(attr->ino);
     if (give(call, out, sizeof *out) == ENOENT && told)
-        fuse_files_close(mount, attr->ino, 0, true, false, false); /* whoever asked was killed meanwhile */
+        fuse_files_close(mount, attr->ino, 0, true, false, false); /* the process that asked was killed */
     fuse_notify_others_entry(mount, call->in->ino, it->name, it->length);
 }
 

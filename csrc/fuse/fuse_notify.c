@@ -1,12 +1,12 @@
-/* What the kernel must forget. Whoever changes something is answered when the kernels of all who may have the old state have been told here, so two
+/* News that make the kernel forget. A change is answered when the kernels of all nodes that may have the old state have been told here, so two
  * kinds of news go on two lanes, and each is waited for by itself:
  *
- * Inodes. The kernel drops attributes at once; for pages it waits until reads of them that are under way are answered. What it has just been given for the
- * first time it does not have before whoever asked for it has run: it is told again then. Several threads tell it, so that one such file holds up no other.
+ * Inodes. The kernel drops attributes at once; for pages it waits until reads of them that are under way are answered. An inode that it has just been given
+ * for the first time it has only when the process that asked for it has run: it is told again then. Several threads tell it, so that one such file holds up no other.
  *
- * Names. The kernel takes the lock of the directory, which a process may hold that waits for our answer, which may have to wait for whoever made the
- * change. So a directory in which somebody waits for us is left for later, and who has waited for PATIENCE_MS has the kernel look all names up again
- * instead, which takes no lock. Kernels that cannot do that (before Linux 6.16) believe a name no longer than LIFE_NS, and that is waited for. */
+ * Names. The kernel takes the lock of the directory, which a process may hold that waits for our answer, which may have to wait for the node that made the
+ * change. So a directory in which somebody waits for us is left for later. A thread that has waited for PATIENCE_MS has the kernel look all names up
+ * again instead, which takes no lock. Kernels that cannot do that (before Linux 6.16) believe a name no longer than LIFE_NS, and that is waited for. */
 #include "fuse_internal.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static bool tell_kernel(struct amfs_fuse *mount, int fd, const struct notice *no
     struct iovec parts[3] = {{&header, sizeof header}, {&inode, sizeof inode}, {(void *)(uintptr_t)notice->name, 0}};
     int count = 2;
     if (notice->code == NOTIFY_INVAL_ENTRY) {
-        /* Looked up again where it is, what is in use stays what it is. But a directory that has gone from here must really go. */
+        /* A name that is looked up again where it is leaves the inode in use as it is. But a directory that has gone from here must really go. */
         struct meta_attr attr;
         bool stays = meta_dir_find(mount->node->meta, notice->ino, notice->name, notice->length, &attr) == 0;
         if (stays && (mount->granted & WIRE_CAN(CAN_EXPIRE_ONLY)) != 0) entry.flags = INVAL_EXPIRE_ONLY;
@@ -63,7 +63,7 @@ static bool tell_all_editions(struct amfs_fuse *mount, int fd, const struct noti
     return told;
 }
 
-/* Has an inode that the kernel does not have been given to it all the same? Whoever looked it up has not run since he was answered. */
+/* Has an inode that the kernel does not have been given to it all the same? The process that looked it up has not run since the answer. */
 static bool on_its_way(struct amfs_fuse *mount, uint64_t ino) {
     return atomic_load(&mount->looking) > 0 || fuse_inode_is_known(mount, ino);
 }
@@ -199,7 +199,7 @@ static uint64_t tell_at_once(struct amfs_fuse *mount, uint64_t ino) {
     return done ? 0 : number_on(INODES, number);
 }
 
-/* What the kernel does not remember it need not forget; but it may still have to be told of a change before. */
+/* The kernel need not forget an inode that it does not remember; but it may still have to be told of a change before. */
 uint64_t amfs_fuse_invalidate_inode(struct amfs_fuse *mount, uint64_t ino, bool data) {
     if (fuse_inode_changed(mount, ino, data)) {
         if (is_directory(mount, ino)) return tell_at_once(mount, ino);
@@ -221,7 +221,7 @@ uint64_t amfs_fuse_invalidate_entry(struct amfs_fuse *mount, uint64_t dir, const
 uint64_t amfs_fuse_invalidate_entry_of(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length, uint64_t gone) {
     if (gone == 0) return amfs_fuse_invalidate_entry(mount, dir, name, length);
     meta_stale(mount->node->meta,
-               meta_name_mark(dir, name, length)); /* before the look: who is being told of it now looks whether that is old */
+               meta_name_mark(dir, name, length)); /* before the look: a mount that is just getting the answer checks whether that is old */
     return on_its_way(mount, gone) ? amfs_fuse_invalidate_entry(mount, dir, name, length) : 0;
 }
 

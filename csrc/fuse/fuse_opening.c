@@ -13,7 +13,7 @@ static int pass(struct amfs_fuse *mount, struct view *view, const struct opening
     if (error != 0) return error;
     if (view->backing > 0 && !opening->truncate) return 0;
     if (opening->create && fsio_grown(mount->node->io, opening->ino)) return EAGAIN;
-    /* To be read, whatever the kernel opens it for: who writes it is to be seen by that (digests_writers). O_TRUNC cuts it all the same. */
+    /* To be read, whatever the kernel opens it for: digests_writers tells writers by that. O_TRUNC cuts it all the same. */
     int also = (opening->create ? O_CREAT : 0) | (opening->truncate ? O_TRUNC : 0);
     int fd = openat(mount->node->root, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | also, 0600);
     if (fd < 0) error = errno;
@@ -46,7 +46,7 @@ static bool written_elsewhere(const struct file *file, const struct view *here) 
     return false;
 }
 
-/* An empty file may have no part yet: what is made for it has the times of the record. */
+/* An empty file may have no part yet: the one made for it gets the times of the record. */
 static bool lacks_part(struct node *node, const struct opening *opening) {
     struct stat found;
     return opening->stamp && fuse_files_part_stat(node, opening->ino, &found) == ENOENT;
@@ -86,7 +86,7 @@ int fuse_files_begin(struct amfs_fuse *mount, struct opening *opening) {
         opening->beside = opening->writing && fuse_writers(file) > 0;
         if (!opening->answered) opening->losses = fsio_losses(node->io);
         fuse_files_count(node, file, view, opening->writing, 1);
-        view->busy++; /* it stays, whoever closes what */
+        view->busy++; /* it stays, whatever others close */
     } else if (view != NULL && fuse_view_is_unused(view)) {
         fuse_view_give_back(mount, view);
         fuse_view_drop(node, file, view);
@@ -106,7 +106,7 @@ static int make_handle(struct amfs_fuse *mount, const struct opening *opening) {
     struct fsio_handle *made = NULL, *stands = opening->writing ? view->writer : NULL;
     int error = 0;
     pthread_mutex_unlock(node->lock);
-    /* Who reads learns where the content is by now: another node may have written it since the first. */
+    /* A reader learns where the content is by now: another node may have written it since the first. */
     if (stands == NULL)
         error = fsio_open(node->io, opening->ino, opening->kind, opening->node, opening->stripe, opening->size, opening->writing,
                           opening->create, &made);
@@ -127,7 +127,7 @@ static int make_handle(struct amfs_fuse *mount, const struct opening *opening) {
     return error;
 }
 
-/* What stands for reads and writes without an open is counted once. */
+/* Reads and writes without an open are counted as one use. */
 static void count_implicit(struct node *node, struct file *file, struct view *view, bool writing) {
     if (view->implicit && (!writing || view->implicit_writing)) fuse_files_count(node, file, view, writing, -1);
     else if (view->implicit) fuse_files_count(node, file, view, false, -1); /* the reader becomes a writer */
@@ -146,7 +146,7 @@ static void say_how(const struct amfs_fuse *mount, const struct opening *opening
         out->flags = OPENED_PASSTHROUGH | (secured ? 0 : OPENED_NOFLUSH);
         out->backing = view->backing;
     } else if (fuse_view_kind(view) == FSIO_REMOTE || opening->appends || (written_elsewhere(opening->file, view) && !opening->writing)) {
-        out->flags = OPENED_DIRECT_IO; /* what others write must be seen */
+        out->flags = OPENED_DIRECT_IO; /* it must see the writes of others */
     } else {
         out->flags = OPENED_KEEP_CACHE | (secured || (opening->writing && flushes(mount, fuse_view_kind(view))) ? 0 : OPENED_NOFLUSH);
     }

@@ -1,5 +1,5 @@
-/* What a mount asks the shards of other nodes directly, and what other nodes' changes here mean for the caches of this node's mounts. Whatever cannot be
- * had so goes to the poll loop, as if it had not been asked. */
+/* Questions of a mount to the shards of other nodes, asked directly; and the effect of other nodes' changes here on the caches of this node's mounts. A
+ * question that cannot be answered so goes to the poll loop, as if it had not been asked. */
 #include "fuse_internal.h"
 #include "metadata/peer_meta.h"
 
@@ -15,12 +15,12 @@ enum { LAST_WORDS_MS = 500 }; /* for what a mount that ends has asked: a file th
 struct fuse_asking {
     struct peer_meta_call call;
     struct amfs_fuse *mount;
-    uint64_t unique, ino, since; /* ino: inode, or the directory; since: what the shard has heard by now to be old */
+    uint64_t unique, ino, since; /* ino: inode, or the directory; since: the changes that the shard has heard of by now */
     enum amfs_fuse_op op;
     uint32_t flags;
     bool attempt; /* it is a blind task's */
     bool record; /* the node of the name has answered; that of the record is asked */
-    bool content; /* what is asked for is the content of a small file, to be opened */
+    bool content; /* it asks for the content of a small file, to be opened */
     struct meta_attr brings; /* its record */
     size_t name_length;
     char name[];
@@ -138,7 +138,7 @@ static bool find_record(const struct fuse_asking *asking, uint64_t ino) {
     int32_t owner = fuse_owner_of(node, ino);
     if (owner == node->id) {
         struct peer_meta_answer here = {.flags = PEER_META_HAS_ATTR};
-        atomic_fetch_add(&asking->mount->looking, 1); /* who changes it meanwhile tells our kernels */
+        atomic_fetch_add(&asking->mount->looking, 1); /* nodes that change it meanwhile tell our kernels */
         bool done = meta_getattr(node->meta, ino, node->id, &here.attr) == 0 && found(asking, &here);
         atomic_fetch_sub(&asking->mount->looking, 1);
         return done;
@@ -218,7 +218,7 @@ static bool is_fresh(const struct fuse_asking *asking, uint64_t ino) {
            (asking->name_length == 0 || meta_fresh(meta, asking->since, meta_name_mark(asking->ino, asking->name, asking->name_length)));
 }
 
-/* The kernel may have been told what was old already when it was told it: what made it so has come between. */
+/* The kernel may have been given an answer that was old already: the change that made it so has come between. */
 static void tell_if_old(const struct fuse_asking *asking, uint64_t ino) {
     if (is_fresh(asking, ino)) return;
     if (asking->name_length > 0) amfs_fuse_invalidate_entry(asking->mount, asking->ino, asking->name, asking->name_length);
@@ -261,7 +261,7 @@ static bool opened(const struct fuse_asking *asking, const struct peer_meta_answ
     bool here = (answer->flags & PEER_META_HOLDS) != 0 && attr->finished && attr->layout == META_WHOLE && S_ISREG(attr->mode);
     note_small(asking, answer);
     if (!here && ask_content(mount, asking->unique, asking->ino, asking->op)) return true;
-    /* What the file contained before may lie here still: that it shall go is on its way. */
+    /* The old content may lie here still: the order to remove it is on its way. */
     if (here && attr->size == 0 && !fuse_files_have_empty(mount->node, attr)) here = false;
     if (!here || meta_cache_fresh(mount->node->meta, asking->since, attr, true) != 0) return false;
     amfs_fuse_reply_open(mount, asking->unique, FSIO_LOCAL, -1, 0, attr->size, fsio_losses(mount->node->io));
@@ -277,7 +277,7 @@ static bool brought(const struct fuse_asking *asking, const struct peer_meta_ans
 static bool made(const struct fuse_asking *asking, const struct peer_meta_answer *answer) {
     struct amfs_fuse *mount = asking->mount;
     struct node *node = mount->node;
-    fuse_touch(mount, asking->ino); /* before whoever asked can look */
+    fuse_touch(mount, asking->ino); /* before the process that asked can look */
     if (asking->op == FUSE_OP_CREATE) {
         opens_use_directly(node->opens, answer->attr.ino, 1, 1);
         meta_cache_fresh(node->meta, asking->since, &answer->attr, false); /* while it is written here; its owner knows that we know it */

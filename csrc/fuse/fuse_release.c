@@ -1,4 +1,4 @@
-/* Files that are closed: what their shards are told, mappings, handles that no open stands for. Stands on the open files (fuse_files.c). */
+/* Files that are closed: the news for their shards, mappings, handles that no open stands for. Stands on the open files (fuse_files.c). */
 #include "fuse_internal.h"
 
 #include <errno.h>
@@ -213,7 +213,7 @@ void fuse_files_close_one(struct amfs_fuse *mount, struct file *file, struct vie
     }
     uint64_t ino = file->ino;
     bool finishes = writing && fuse_writers(file) == 0 && known, last = file->views == NULL && file->closing == 0;
-    /* What a writer wrote that the poll loop has let in is the loop's to find out, if nobody here can say it. */
+    /* The poll loop finds out what a writer wrote that it has let in, if nobody here can say it. */
     bool unsaid = writing && fuse_writers(file) == 0 && !known && file->open->tell_loop;
     bool slowly = unsaid || (finishes && !finish_writing(mount, file, &said, passed || stayed || is_alone(node)));
     if (slowly) fuse_files_tell_loop(node, file); /* that it is not used any more must be told on the same way, not before */
@@ -270,7 +270,7 @@ void fuse_files_sweep(struct amfs_fuse *mount) {
             view = fuse_view_implicit(file, mount);
             if (view == NULL || view->busy > 0 || now - view->used_ns < IDLE_NS) continue;
             close_implicit(mount, file, view);
-            break; /* the lock may have been given up: the chain may be another one now. What is left is for the next time */
+            break; /* the lock may have been given up: the chain may be another one now. The rest is for the next time */
         }
     }
     pthread_mutex_unlock(node->lock);

@@ -1,6 +1,6 @@
 /* Renaming a file whose names lie on two nodes, or both on another one, without the poll loops. The old name is locked, and the record counts a link more.
  * Then the new name is made at its owner, or taken from another file, then the old name goes, and the record counts a link less. Each step waits until the
- * backups know of the one before. So whoever dies, the file has a name, and the record counts no name too few. The file that the new name was of counts a link
+ * backups know of the one before. So whichever node dies, the file has a name, and the record counts no name too few. The file that the new name was of counts a link
  * less in the end, as when it is unlinked (fuse_uncount.c).
  *
  * Third nodes that know the name or the file forget both before it begins, as when it is unlinked; but they may use the file.

@@ -177,7 +177,7 @@ static void answer_found(struct amfs_fuse *mount, struct opened *it, int error, 
         request->message = NULL;
         amfs_fuse_request_free(request);
     } else if (finish(mount, request, gone_by_now(error), out, error == 0 ? sizeof *out : 0) == ENOENT && error == 0) {
-        fuse_files_close(mount, opening->ino, opening->edition, opening->writing, false, false); /* whoever asked was killed meanwhile */
+        fuse_files_close(mount, opening->ino, opening->edition, opening->writing, false, false); /* the process that asked was killed */
     }
 }
 

@@ -1,5 +1,5 @@
 /* Closing a small file of which two nodes shall have the content: another node takes it, and the record says so, without the poll loops. Its shard takes it
- * if that is on another node, else the node that is the backup of the record. What the shard refuses, and larger files, take the long way. */
+ * if that is on another node, else the node that is the backup of the record. Files that the shard refuses, and larger ones, take the long way. */
 #include "common/digests.h"
 #include "fuse_internal.h"
 #include "metadata/peer_meta.h"

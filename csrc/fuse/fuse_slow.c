@@ -1,4 +1,4 @@
-/* What the poll loop answers: the queue to it, and what waits. Its answers are fuse_reply.c. */
+/* Requests that the poll loop answers: the queue to it, and those that wait. Its answers are fuse_reply.c. */
 #include "common/watch.h"
 #include "fuse_internal.h"
 
@@ -135,7 +135,7 @@ static bool hand_over(struct amfs_fuse *mount, uint64_t unique, void (*put)(stru
 
 void fuse_slow_again(struct amfs_fuse *mount, uint64_t unique) { hand_over(mount, unique, NULL, NULL); }
 
-/* What wants no answer. NULL, which is out of memory, is not told. */
+/* A request that wants no answer. NULL, which is out of memory, is not told. */
 static void tell(struct amfs_fuse *mount, struct amfs_fuse_request *request) {
     if (request == NULL) return;
     pthread_mutex_lock(&mount->slow_lock);
@@ -236,7 +236,7 @@ struct amfs_fuse_request *amfs_fuse_take(struct amfs_fuse *mount) {
 void fuse_slow_end(struct amfs_fuse *mount) {
     pthread_mutex_lock(&mount->slow_lock);
     struct amfs_fuse_request **at = &mount->queue;
-    while (*at != NULL) { /* what wants an answer is answered here; what only tells can still be taken */
+    while (*at != NULL) { /* requests that want an answer get it here; mere news can still be taken */
         if ((*at)->unique != 0) *at = (*at)->next;
         else at = &(*at)->next;
     }

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* The news that this node holds it, too. Until that is answered nobody else here brings or writes the file: if it is too late, what lies here goes. */
+/* The news that this node holds it, too. Until that is answered nobody else here brings or writes the file: if it is too late, the content here goes. */
 struct holding {
     struct peer_meta_call call;
     struct node *node;

@@ -27,7 +27,7 @@ static bool is_member(const struct wire_in *caller, uint32_t group) {
     return found;
 }
 
-/* Has it such bits, and are they to go? *mode: what is left. */
+/* Has it such bits, and are they to go? *mode: the mode without them. */
 static bool is_to_lose(const struct wire_in *caller, const struct meta_attr *attr, uint32_t *mode) {
     *mode = attr->mode & 07777 & ~(uint32_t)S_ISUID;
     if ((*mode & S_ISGID) != 0 && ((*mode & S_IXGRP) != 0 || (caller->uid != 0 && !is_member(caller, attr->gid))))

@@ -28,7 +28,7 @@ static bool changes_names(uint32_t opcode) {
     }
 }
 
-/* A process that its task has left behind is about to be ended: what it did now would belong to no attempt. */
+/* A process that its task has left behind is about to be ended: its requests belong to no attempt now. */
 bool fuse_tasks_admit(struct call *call) {
     bool changes = changes_names(call->in->opcode);
     if (!changes && call->in->opcode != WIRE_LOOKUP) return true;

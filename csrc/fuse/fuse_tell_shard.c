@@ -1,4 +1,4 @@
-/* What is told to the shards of other nodes without anybody waiting: files that are closed, directories that are touched. Stands on the queue to the poll loop. */
+/* News for the shards of other nodes for which nobody waits: files that are closed, directories that are touched. Stands on the queue to the poll loop. */
 #include "fuse_internal.h"
 #include "metadata/peer_meta.h"
 

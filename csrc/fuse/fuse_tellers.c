@@ -9,8 +9,8 @@
 
 enum { SWEEP_MS = 125 };
 
-/* A device of the same mount, in a table of descriptors of this thread's own. The kernel makes it wait: for the lock of a directory, for pages. Whoever has
- * those may wait for an answer of this process. When the process is killed this thread goes on waiting, and the kernel closes no descriptor
+/* A device of the same mount, in a table of descriptors of this thread's own. The kernel makes it wait: for the lock of a directory, for pages. A process that
+ * has those may wait for an answer of this one. When the process is killed this thread goes on waiting, and the kernel closes no descriptor
  * that it could use. So it shares none with the threads that answer: their device is closed, and with it end the requests that they had taken. */
 static int own_device(int shared) {
     uint32_t of = (uint32_t)shared;

@@ -78,7 +78,7 @@ static bool ask_peer(struct sparing *it, int32_t node, const struct peer_meta_qu
 }
 
 static void heard_dropped(struct peer_meta_call *call, const struct peer_meta_answer *answer) {
-    (void)answer; /* if it is lost, what lies there takes room until the session ends */
+    (void)answer; /* if it is lost, the content there takes room until the session ends */
     free(call);
 }
 

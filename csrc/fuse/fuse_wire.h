@@ -1,4 +1,4 @@
-/* The kernel's FUSE protocol (7.x), as far as amfs speaks it: what is read from and written to /dev/fuse. Written down here rather than taken
+/* The kernel's FUSE protocol (7.x), as far as amfs speaks it: the messages on /dev/fuse. Written down here rather than taken
  * from the system's header, because the header of the machine that builds may be older than the kernel of the one that mounts. */
 #ifndef AMFS_FUSE_WIRE_H
 #define AMFS_FUSE_WIRE_H

@@ -1,4 +1,4 @@
-/* The workers of a mount: threads that may wait. What they do with a request is the mount's `serve`. Stands on the answers. */
+/* The workers of a mount: threads that may wait. They call the mount's `serve` for each request. Stands on the answers. */
 #include "fuse_internal.h"
 
 #include <errno.h>

@@ -10,13 +10,13 @@
 
 enum { NOBODY = UINT32_MAX };
 
-/* What was made, in the order in which it was, and by its name: a task may make, rename and remove very many. */
+/* Files and directories made, in that order, and by their names: a task may make, rename and remove very many. */
 struct attempt {
     struct attempt *next;
     uint64_t mark;
     size_t made_room; /* of traces.made and of next_made; a power of two */
     uint32_t *buckets, *next_made; /* as many buckets: indices into traces.made, or NOBODY */
-    struct amfs_traces traces; /* among what was made: names of NULL, removed since */
+    struct amfs_traces traces; /* among those made: names of NULL, removed since */
 };
 
 /* As many as there are slots: a list will do. */
@@ -42,7 +42,7 @@ uint64_t amfs_attempt_begin(uint64_t mark) {
     return attempt->traces.number;
 }
 
-/* What was removed goes; the others keep their order. */
+/* Removed ones go; the others keep their order. */
 static void close_gaps(struct amfs_traces *traces) {
     size_t to = 0;
     for (size_t i = 0; i < traces->made_count; i++)

@@ -1,4 +1,4 @@
-/* Attempts at blind tasks: what each has looked for in vain, and what it has made, in the session's file system.
+/* Attempts at blind tasks: names that each has looked up in vain, and files that it has made, in the session's file system.
  *
  * The launcher begins an attempt before it starts the program, and ends it when no process of it is left. Its mount for tasks (csrc/fuse/) knows
  * by the mark of a process (mark.h) to which attempt it belongs, and writes down what it does. One table for the whole process. Any thread may
@@ -53,7 +53,7 @@ void amfs_traces_free(struct amfs_traces *traces);
 /* Whose process is that? 0: of no attempt that is under way. *stray: its task has ended, or is none of ours. */
 uint64_t amfs_attempt_of_process(int pid, bool *stray);
 
-/* What it does; nothing is written down of an attempt that is not under way. Without memory something is forgotten: then what was made stays pending. */
+/* Its acts; nothing is written down of an attempt that is not under way. Without memory something is forgotten: then a file that it made stays pending. */
 void amfs_attempt_missed(uint64_t number, uint64_t dir, const char *name, size_t length);
 void amfs_attempt_found(uint64_t number, uint64_t dir, const char *name, size_t length); /* in vain before: not any more */
 void amfs_attempt_made(uint64_t number, enum amfs_made_kind kind, uint64_t dir, const char *name, size_t length, uint64_t ino);

@@ -2,7 +2,7 @@
  * same to Python.
  *
  * First come, first run, while the running tasks' cores fit in `slots` and their memory in `memory`; a task larger than the whole runs
- * alone. Every task is a process group of its own, and all its processes bear a mark (mark.h). When its first process ends, what is left of
+ * alone. Every task is a process group of its own, and all its processes bear a mark (mark.h). When its first process ends, the rest of
  * the group is killed at once and other processes with its mark within milliseconds, before the outputs are looked at if tasks do not end
  * in quick succession. When this process dies, the kernel kills the first process of every task and the watcher the others.
  *
@@ -12,7 +12,7 @@
  * A task that reaches its time limit (record.h) gets SIGTERM, and SIGKILL a second later.
  *
  * Captured stdout and stderr live in memory (catch.h). The tail is kept; of stdout with AMFS_WANT_OUTPUT the beginning, and if there is more
- * than `capture` bytes, all of it up to 16 MiB is written to <log_dir>/<serial hex>.stdout and `detail` says so. What is beyond these bounds
+ * than `capture` bytes, all of it up to 16 MiB is written to <log_dir>/<serial hex>.stdout and `detail` says so. Output beyond these bounds
  * is given up while the task runs.
  *
  * The completion descriptor is signalled at once when the queue has fewer than `slots` records, when 32 completions wait, and otherwise at
@@ -32,9 +32,9 @@ typedef struct {
     const char *sandbox_dir; /* must exist, on the file system of the store */
     const char *log_dir;     /* made when first needed */
     const char *mount_dir;   /* where the session's file system is for blind tasks; NULL: they cannot run */
-    const char *watcher;     /* the program amfs-watcher; NULL: what tasks leave behind survives the death of this process */
+    const char *watcher;     /* the program amfs-watcher; NULL: processes that tasks leave behind survive the death of this one */
     const char *kills_file,
-        *last_words; /* what the watcher says on our standard error when we have died and the count in this file has grown */
+        *last_words; /* the watcher says them on our standard error when we have died and the count in this file has grown */
 } amfs_launcher_options;
 
 /* Start a launcher. Returns 0, or an errno with a sentence in `fault`. */
@@ -57,7 +57,7 @@ void amfs_launcher_enter(amfs_launcher *launcher, pid_t keeper);
  * after stop: then none is queued and all remain the caller's. */
 int amfs_launcher_submit(amfs_launcher *launcher, amfs_task *const *tasks, size_t count, uint64_t *odd);
 
-/* What ended since the last call, oldest first, now the caller's. */
+/* The tasks that ended since the last call, oldest first, now the caller's. */
 amfs_completion *amfs_launcher_take(amfs_launcher *launcher);
 
 /* Withdraw those not started (they complete as cancelled), SIGTERM and after 1 s SIGKILL all processes of the others. 0 or ENOMEM. */
@@ -82,7 +82,7 @@ size_t amfs_launcher_queued(amfs_launcher *launcher);
 size_t amfs_launcher_running(amfs_launcher *launcher);
 int64_t amfs_launcher_cpu_us(amfs_launcher *launcher);
 
-/* SIGKILL everything, drop the queue, remove sandboxes, join the thread. What was running completes as cancelled. Repeatable. */
+/* SIGKILL everything, drop the queue, remove sandboxes, join the thread. Running tasks complete as cancelled. Repeatable. */
 void amfs_launcher_stop(amfs_launcher *launcher);
 void amfs_launcher_free(amfs_launcher *launcher);
 

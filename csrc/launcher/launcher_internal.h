@@ -1,4 +1,4 @@
-/* What launcher.c (the callers' side) and launcher_loop.c (the thread's side) share. */
+/* Shared by launcher.c (the callers' side) and launcher_loop.c (the thread's side). */
 #ifndef AMFS_LAUNCHER_PRIVATE_H
 #define AMFS_LAUNCHER_PRIVATE_H
 
@@ -22,7 +22,7 @@ typedef struct amfs_context {
     amfs_customs customs;
 } amfs_context;
 
-/* What a slot runs, for those who look: written by the launcher's thread, `serial` last at the start and first at the end. */
+/* The task of a slot, for those that look: written by the launcher's thread, `serial` last at the start and first at the end. */
 typedef struct {
     _Atomic uint64_t serial; /* 0: nothing */
     _Atomic int64_t start_us;

@@ -479,7 +479,7 @@ void *amfs_launcher_thread(void *argument) {
         if (!fill(loop)) break;
         int64_t until = notify(loop, false);
         if (loop->running > 0) until = earliest(until, earliest(loop->next_deadline_us, loop->next_trim_us));
-        else loop->next_deadline_us = INT64_MAX; /* what is left in it is of tasks that are over */
+        else loop->next_deadline_us = INT64_MAX; /* the deadline in it is of a task that is over */
         if (loop->again_us != 0) until = earliest(until, loop->again_us);
         if (loop->unswept) until = earliest(until, loop->sweep_at_us);
         if (!wait_and_finish(loop, until, true)) break;

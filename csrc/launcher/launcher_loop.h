@@ -24,7 +24,7 @@ typedef struct {
     int64_t started_us; /* monotonic */
     int killed;          /* AMFS_KILLED_... */
     bool killed_hard;    /* SIGKILL is sent */
-    bool hurries;        /* what it left running is not waited for */
+    bool hurries;        /* processes that it left are not waited for */
     bool yields;         /* the kernel kills it before us */
     int64_t deadline_us; /* monotonic; INT64_MAX: none */
     int64_t lingers_since_us; /* its first process is over, and others have a moment to end by themselves; 0: it is not so */

@@ -1,4 +1,4 @@
-/* What a task has left running when its first process has ended. Knows the slot, no queue. */
+/* Processes of a task that run on when its first one has ended. Knows the slot, no queue. */
 #ifndef AMFS_LEFTOVER_H
 #define AMFS_LEFTOVER_H
 

@@ -33,7 +33,7 @@ typedef struct {
  * /proc). Returns how many. */
 unsigned amfs_mark_find(uint64_t mark, pid_t after, pid_t last, amfs_marked *found, unsigned most);
 
-/* Wait for at most `patience_ms` until they are gone by themselves; what is still there moves to the front. Returns how many. Those without
+/* Wait for at most `patience_ms` until they are gone by themselves; those still there move to the front. Returns how many. Those without
  * a pidfd count as still there. */
 unsigned amfs_mark_await(amfs_marked *found, unsigned count, int patience_ms);
 

@@ -43,7 +43,7 @@ typedef struct {
 /* The same of one that lies in the store: the two topmost bits are 10, the others of amfs_tree_facts.names. No file has such a time. */
 #define AMFS_TREE_TIME(names) ((1ULL << 63) | ((names) & ((1ULL << 62) - 1)))
 
-/* What became of a task. Owned by whoever takes it from the launcher; freed with amfs_completion_free. */
+/* The result of a task. Owned by the caller that takes it from the launcher; freed with amfs_completion_free. */
 typedef struct amfs_completion {
     struct amfs_completion *next;
     uint64_t serial;

@@ -220,7 +220,7 @@ static void note_changed(const amfs_task *task, uint32_t place) {
     completion->changed[completion->changed_count++] = place;
 }
 
-/* What the disk lost or changed is not the task's doing, unless it changed others, too. */
+/* Losses and changes on the disk are not the task's doing, unless it changed others, too. */
 static int name_changed(const amfs_task *task, amfs_text *detail) {
     const amfs_completion *completion = task->completion;
     int outcome = AMFS_INPUT_LOST;
@@ -247,7 +247,7 @@ int amfs_files_inputs_changed(amfs_files *files, const amfs_task *task, amfs_tex
                 note_changed(task, i);
                 continue;
             }
-            /* Dropped by its owner, perhaps because another task wrote on it: what this task had is its own link. */
+            /* Dropped by its owner, perhaps because another task wrote on it: this task's copy is its own link. */
             int at = input->name[0] == '/' ? -ENAMETOOLONG : amfs_files_at(files, task, "", input->name);
             if (at == -ENAMETOOLONG || fstatat(at, files->path, &status, AT_SYMLINK_NOFOLLOW) < 0) continue;
         }
@@ -360,7 +360,7 @@ static int publish_otherwise(amfs_files *files, const amfs_task *task, const amf
     return failed;
 }
 
-/* What was there before stays: tasks were started with it. */
+/* The earlier output stays: tasks were started with it. */
 static int keep_first(const amfs_task *task, amfs_output *output) {
     struct stat status;
 
@@ -390,8 +390,8 @@ static bool has_mode_of_an_input(const amfs_task *task, mode_t mode) {
     return false;
 }
 
-/* How a store keeps a mode. Its directories are closed to others, so their bits and those of the group stay as the task left them: who copies
- * the file out needs them. The owner reads and does not write, for the file is an input of other tasks. The sticky bit, which means nothing on
+/* How a store keeps a mode. Its directories are closed to others, so their bits and those of the group stay as the task left them: a copy
+ * out of the store needs them. The owner reads and does not write, for the file is an input of other tasks. The sticky bit, which means nothing on
  * a file, says that the owner was not to write anyhow. amfs/node/store.py is the other half. */
 static mode_t stored_mode(const amfs_task *task, mode_t mode) {
     bool closed = (mode & 0200) == 0 && !has_mode_of_an_input(task, mode);

@@ -40,7 +40,7 @@ bool amfs_files_check_outputs(amfs_files *files, amfs_task *task, const char *ba
  * gets that one's stamp: tasks may have been started with it. Returns 0, or an errno with `detail` written. */
 int amfs_files_publish(amfs_files *files, amfs_task *task, const char *base, amfs_text *detail);
 
-/* Remove the sandbox. Silent: what cannot be removed stays for the session's own clean-up. */
+/* Remove the sandbox. Silent: files that cannot be removed stay for the session's own clean-up. */
 void amfs_files_remove(amfs_files *files, const amfs_task *task);
 
 /* Make the missing parent directories of an absolute path (which is restored): 0 or an errno. */

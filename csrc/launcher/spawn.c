@@ -72,7 +72,7 @@ CHILD_CODE static long call(long number, long a, long b, long c, long d, long e)
 }
 #endif
 
-/* What is in a file of /proc/PID, at most. */
+/* The content of a file of /proc/PID, as far as it fits. */
 static const char *read_proc(pid_t pid, const char *name, char *text, size_t size) {
     char path[64];
 

@@ -1,6 +1,6 @@
 /* Starting one process and collecting it, with a pidfd. Knows no queue and no sandbox.
  *
- * A child shares our memory until it executes its program, so nothing is copied for it, and we do not wait for that: what it is told lies in
+ * A child shares our memory until it executes its program, so nothing is copied for it, and we do not wait for that: its orders lie in
  * a nest, which is its own until the process has ended. Only then is known whether its program was started. */
 #ifndef AMFS_SPAWN_H
 #define AMFS_SPAWN_H
@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-/* What a launcher thread needs to start children; one per thread. */
+/* Facts with which a launcher thread starts children; one per thread. */
 typedef struct {
     pid_t parent;         /* this process */
     uint64_t most_rttime; /* hard limit that goes with a mark */
@@ -20,7 +20,7 @@ typedef struct {
     uint64_t odd_signals; /* bit n: signal n+1 is ignored or handled in this process and has to be reset in children */
 } amfs_spawner;
 
-/* What the children of one run have of the process that wants the run, as far as it is not as in this process. */
+/* Settings that the children of one run take from the process that wants the run, as far as this process has others. */
 typedef struct {
     int umask;                          /* -1: as here */
     bool niced;
@@ -38,16 +38,16 @@ typedef struct {
     uint64_t mark; /* mark.h; 0: none */
     const amfs_customs *customs; /* NULL: none */
     int keeper; /* pidfd of a process whose user and mount namespaces it enters, and where `directory` and `program` are meant; 0: none */
-    bool outlives; /* our death is not its own. Such a start is waited for: what came of it is in the nest then */
+    bool outlives; /* our death is not its own. Such a start is waited for: its result is in the nest then */
 } amfs_command;
 
 /* Where a start failed, for the message. */
 enum { AMFS_SPAWN_CLONE, AMFS_SPAWN_NAMESPACES, AMFS_SPAWN_DIRECTORY, AMFS_SPAWN_STREAMS, AMFS_SPAWN_PROGRAM };
 
-/* What one child reads, and runs on. `error` is final when the process has been collected; 0: its program was started. */
+/* The memory that one child reads, and runs on. `error` is final when the process has been collected; 0: its program was started. */
 typedef struct {
     const amfs_spawner *spawner;
-    amfs_command command; /* what it points to must stay */
+    amfs_command command; /* all that it points to must stay */
     char pwd[sizeof "PWD=" + PATH_MAX]; /* where it starts, as an entry of its environment */
     uint64_t rttime[2]; /* soft and hard limit */
     int failed_at, error;
@@ -87,8 +87,8 @@ void amfs_spawner_look(amfs_spawner *spawner);
  * directory is copied. */
 int amfs_spawn(const amfs_spawner *spawner, const amfs_command *command, amfs_nest *nest);
 
-/* Have the kernel kill this process, and those that it has started, rather than ours when memory has run out: what they have written into a
- * store in memory is freed when we clean up after them. For a process that has executed its program: before that the kernel takes it for
+/* Have the kernel kill this process, and those that it has started, rather than ours when memory has run out: files that they have written into a
+ * store in memory are freed when we clean up after them. For a process that has executed its program: before that the kernel takes it for
  * a part of ours. */
 void amfs_spawn_yield(const amfs_spawner *spawner, pid_t pid);
 

@@ -166,7 +166,7 @@ static int begin_attempt(amfs_loop *loop, amfs_slot *slot, amfs_command *command
     return slot->attempt == 0 ? ENOMEM : 0;
 }
 
-/* None of its processes does anything in the file system any more: what is left of them is refused there. */
+/* None of its processes does anything in the file system any more: those still alive are refused there. */
 static void end_attempt(amfs_slot *slot, amfs_completion *completion) {
     if (slot->attempt != 0) completion->traces = amfs_attempt_end(slot->attempt);
     slot->attempt = 0;
@@ -373,13 +373,13 @@ static amfs_left end_others(amfs_loop *loop, amfs_slot *slot, int64_t waited_us)
         /* Not yet collected, the process keeps its number, so the group cannot be anybody else's. Where there are no marks, this is all. */
         kill(-slot->pid, SIGKILL);
         loop->unswept |= !left.clean;
-        if (slot->killed != AMFS_NOT_KILLED) left.count = 0; /* what we have ended was not left by the task */
+        if (slot->killed != AMFS_NOT_KILLED) left.count = 0; /* processes that we have ended were not left by the task */
     }
     slot->mark = 0;
     return left;
 }
 
-/* Who runs tasks from another host cannot read such files, and nobody takes them away before the session ends. */
+/* A user on another host cannot read such files, and nobody takes them away before the session ends. */
 static int64_t size_of_logs(const amfs_loop *loop) {
     int64_t size = 0;
     struct dirent *entry;
@@ -392,7 +392,7 @@ static int64_t size_of_logs(const amfs_loop *loop) {
     return size;
 }
 
-/* What is more than a completion takes along goes to a file, as far as the bound allows. */
+/* Output that a completion does not take along goes to a file, as far as the bound allows. */
 static void save_output(amfs_loop *loop, const amfs_task *task, const amfs_catcher *catcher, size_t size, amfs_text *detail) {
     char *path = loop->files.other;
     int failed = ENAMETOOLONG, fd = -1;

@@ -38,7 +38,7 @@ enum { META_LOST = 2 }; /* meta_attr.finished: not being written, and some of it
 
 struct meta;
 
-/* What is known of an inode. Times in nanoseconds since 1970. */
+/* An inode, as far as it is known. Times in nanoseconds since 1970. */
 struct meta_attr {
     uint64_t ino;
     uint32_t mode; /* with the type */
@@ -52,7 +52,7 @@ struct meta_attr {
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;
     uint64_t pending; /* the blind attempt (launcher/attempts.h) that made it and has not ended well yet; 0: it is everybody's */
-    uint8_t copies; /* how many nodes shall have its content; of a directory: what is made in it. On creating, 0: as its directory says */
+    uint8_t copies; /* how many nodes shall have its content; of a directory: of files made in it. On creating, 0: as its directory says */
 };
 
 /* A growing list of node numbers that the caller frees (free(list.nodes)). */
@@ -99,7 +99,7 @@ int meta_create(struct meta *meta, uint64_t dir, const char *name, size_t length
 int meta_create_unnamed(struct meta *meta, uint64_t dir, uint32_t partition, int64_t now, struct meta_attr *attr);
 
 /* An entry for an inode that exists (link, rename, mkdir). `replace`: an entry that is there is replaced, *old is its inode number,
- * *old_type its type; else EEXIST, and EIO if names of the partition were lost. `tell`: the watchers of the old entry. `owner`: who holds the lock of this name, 0: nobody. */
+ * *old_type its type; else EEXIST, and EIO if names of the partition were lost. `tell`: the watchers of the old entry. `owner`: the holder of the lock of this name, 0: nobody. */
 int meta_insert(struct meta *meta, uint64_t dir, const char *name, size_t length, uint64_t owner, uint64_t ino, uint32_t type, bool replace,
                 uint64_t *old, uint32_t *old_type, struct meta_nodes *tell);
 
@@ -108,7 +108,7 @@ int meta_remove(struct meta *meta, uint64_t dir, const char *name, size_t length
                 uint32_t *type, struct meta_nodes *tell);
 
 /* unlink where entry and inode are both here: removes the entry, counts the link down. EISDIR for a directory. META_NOT_MINE if the inode's
- * record is elsewhere. *left: what remains as after meta_link. `tell`: watchers of both; NULL: META_BUSY also if others hold the content.
+ * record is elsewhere. *left: the record that remains, as after meta_link. `tell`: watchers of both; NULL: META_BUSY also if others hold the content.
  * If the record was lost with a node the name goes all the same; then *left has only number and type, and *gone is false. */
 int meta_unlink(struct meta *meta, uint64_t dir, const char *name, size_t length, int64_t now, struct meta_attr *left, bool *gone,
                 struct meta_nodes *tell);
@@ -161,12 +161,12 @@ enum {
     META_SET_BLOCKS = 512,
     META_SET_COPIES = 1024,
     META_SET_DIRECTLY = META_SET_MODE | META_SET_UID | META_SET_GID | META_SET_ATIME |
-        META_SET_MTIME, /* what another node may ask for so */
+        META_SET_MTIME, /* another node may ask for these so */
 };
 /* Sets what `mask` says from `in`; ctime becomes `now` unless META_SET_CTIME. As on tmpfs chown of what is no directory clears suid (and
  * sgid if group x) unless META_SET_MODE, and another size sets mtime unless META_SET_MTIME. Another size or layout of a finished file
  * leaves `asker` as its only holder (of a size: if it was one; of whole to striped: nobody). *out: the record afterwards. EISDIR: see
- * meta_dir_set. `tell`: watchers but `asker`, who stays one. */
+ * meta_dir_set. `tell`: watchers but `asker`, which stays one. */
 int meta_setattr(struct meta *meta, uint64_t ino, unsigned mask, const struct meta_attr *in, int64_t now, int32_t asker,
                  struct meta_attr *out, struct meta_nodes *tell);
 /* Setuid and setgid bits go while it is written. Nobody is told before it is closed. */
@@ -192,26 +192,26 @@ int meta_wrote(struct meta *meta, uint64_t ino, int32_t node, const struct meta_
 /* Likewise, and a task has made what it contains now: its `origin` is kept with it (META_ORIGIN), as long as nobody writes it. Size 0: none has. */
 int meta_made(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, const void *origin, size_t size,
               struct meta_attr *out, struct meta_nodes *tell);
-/* What the data of a file says that `node` writes, before it closes it: until meta_wrote that is its size to who asks. Times of 0 are not known. */
+/* Size and times, by its data, of a file that `node` writes, before it closes it: until meta_wrote those who ask get that size. Times of 0 are not known. */
 void meta_said(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in);
-/* This node has closed it, and the poll loop is going to say so: until it has done so as often, it is META_BUSY to meta_open_here: what is opened
- * meanwhile must not be taken for what was closed. */
+/* This node has closed it, and the poll loop is going to say so: until it has done so as often, it is META_BUSY to meta_open_here: an opening
+ * meanwhile must not be taken for the one that was closed. */
 void meta_closing(struct meta *meta, uint64_t ino);
 void meta_closed(struct meta *meta, uint64_t ino);
-/* `node` has no handle on it any more; if it was the writer, what is recorded stands. *gone as for meta_link. */
+/* `node` has no handle on it any more; if it was the writer, the record stands. *gone as for meta_link. */
 int meta_unused(struct meta *meta, uint64_t ino, int32_t node, bool *gone);
 /* `node` opened it to copy it and now has it all. `grant`: of meta_grant before that opening. EAGAIN: it has been written since, is being written, is
  * striped, or `node` was told of a change since (it is no watcher any more): drop the copy. A node that is a holder already stays one. */
 int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node, uint64_t grant);
 uint64_t meta_grant(struct meta *meta, uint64_t ino); /* 0: no such file here */
-/* `node` needs the room of what lies there of it: enough others have it too, or it is old, for the file is being written elsewhere or lies in stripes.
+/* `node` needs the room of its copy: enough others have one too, or it is old, for the file is being written elsewhere or lies in stripes.
  * EBUSY: no. */
 int meta_give_up(struct meta *meta, uint64_t ino, int32_t node);
-/* What `node` has of it is damaged, and goes. *lost: nobody else has it, and so it is lost. EAGAIN: `node` is no holder, or it is being written: nothing
+/* The copy of `node` is damaged, and goes. *lost: nobody else has one, and so it is lost. EAGAIN: `node` is no holder, or it is being written: nothing
  * is changed. `stripe`: a stripe of it is damaged, and has no other copy. */
 int meta_damaged(struct meta *meta, uint64_t ino, int32_t node, bool stripe, bool *lost);
-int meta_concerned(struct meta *meta, uint64_t ino, struct meta_nodes *nodes); /* who holds it, and other nodes that watch it */
-int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders); /* none of what is no regular file */
+int meta_concerned(struct meta *meta, uint64_t ino, struct meta_nodes *nodes); /* its holders, and other nodes that watch it */
+int meta_holders(struct meta *meta, uint64_t ino, struct meta_nodes *holders); /* none if it is no regular file */
 int meta_readlink(struct meta *meta, uint64_t ino, char *to, size_t room, size_t *length);
 
 /* ── more than one node has the content (fsmeta_copies.c) ── */
@@ -219,8 +219,8 @@ enum { META_COPIES_MAX = 16 };
 /* Does a file or a directory that this node knows want more than one, or did one since it was started? Until then nobody need ask. */
 bool meta_copies_wanted(const struct meta *meta);
 void meta_expect_copies(struct meta *meta); /* one does */
-/* `node` goes on writing it. What it has written so far, of which `in` tells, it has, and so have `copies`, other nodes; nobody else. *old: who had
- * what it contained before and is not among them. EPERM: `node` is not its writer; EAGAIN: it lies in stripes. */
+/* `node` goes on writing it. `node` has the content so far, of which `in` tells, and so have `copies`, other nodes; nobody else. *old: nodes that had
+ * the content before and are not among them. EPERM: `node` is not its writer; EAGAIN: it lies in stripes. */
 int meta_checkpoint(struct meta *meta, uint64_t ino, int32_t node, const struct meta_attr *in, const int32_t *copies, size_t count,
                     struct meta_nodes *old);
 /* Before others copy what is being written, by messages of the poll loops. False: not yet, for the mount's answer to meta_secure_begin is outstanding. */
@@ -320,8 +320,8 @@ uint64_t meta_moment(struct meta *meta);
 bool meta_fresh(struct meta *meta, uint64_t since, uint64_t mark);
 int meta_cache_fresh(struct meta *meta, uint64_t since, const struct meta_attr *attr, bool replica); /* meta_cache, or ESTALE */
 
-/* ── small files ── what is known of a finished whole file whose content, at most META_SMALL_MAX bytes, lies on another node: the record, and one node that
- * has the content. It is good until this node is told of a change of the file; whoever asks for the record is told of it. */
+/* ── small files ── news of a finished whole file whose content, at most META_SMALL_MAX bytes, lies on another node: the record, and one node that
+ * has the content. It is good until this node is told of a change of the file; nodes that ask for the record are told of it. */
 enum { META_SMALL_MAX = 4096, META_SMALL_NOTES = 1024 };
 struct meta_small {
     struct meta_attr attr;
@@ -331,7 +331,7 @@ struct meta_small {
 bool meta_small_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_small *small);
 /* An answer said so to a question of the moment `since`. Few are remembered. */
 void meta_note_small(struct meta *meta, uint64_t since, const struct meta_small *small);
-bool meta_small_of(struct meta *meta, uint64_t ino, struct meta_small *small); /* what is known; of a file of here, what is recorded */
+bool meta_small_of(struct meta *meta, uint64_t ino, struct meta_small *small); /* as far as it is known; of a file of here, the record */
 /* The content is here: the mount may open it. ESTALE: the file has changed. *tell: its shard, on another node, is to hear of it (meta_hold_small_for). */
 int meta_brought_small(struct meta *meta, const struct meta_attr *attr, bool *tell);
 /* `asker` has brought what this record tells of. EAGAIN: it has changed since. */
@@ -392,8 +392,8 @@ int meta_strike_for(struct meta *meta, int32_t manager, uint64_t number, uint64_
 /* Entries of it changed: mtime and ctime, at the home of its number. `tell`: watchers. Later times win. Any node remembers when it called this last.
  * META_BUSY (`tell` is NULL and there are some): it is changed here, and they have to be told by another call. */
 int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nodes *tell);
-int64_t meta_dir_touched(struct meta *meta, uint64_t ino); /* what is remembered of that; 0: nothing since its times were set */
-void meta_dir_latest(struct meta *meta, struct meta_attr *attr); /* what its home said of a directory, and this node's own changes since */
+int64_t meta_dir_touched(struct meta *meta, uint64_t ino); /* the time remembered of that; 0: none since its times were set */
+void meta_dir_latest(struct meta *meta, struct meta_attr *attr); /* its home's answer, and this node's own changes since */
 /* Default layout of new files below it (nearest ancestor that has one): layout, stripe. stripe 0 and layout 255: none. */
 int meta_dir_set_layout(struct meta *meta, uint64_t ino, uint8_t layout, uint32_t stripe);
 void meta_dir_layout(struct meta *meta, uint64_t ino, uint8_t *layout, uint32_t *stripe);
@@ -411,7 +411,7 @@ int meta_drop(struct meta *meta, uint32_t partition);
  * for each orphan that only it used: its record is away. */
 int meta_forget_node(struct meta *meta, int32_t node, void (*lost)(void *context, uint64_t ino), void *context);
 
-/* Stripes of these partitions are lost, whoever had them: of all files of here that have one there. */
+/* Stripes of these partitions are lost, whichever node had them: of all files of here that have one there. */
 int meta_lose(struct meta *meta, const uint32_t *partitions, size_t count,
               bool copies); /* of files whose stripes have copies; else of the others */
 /* The names of directories have entries in the partitions that are here: those that went with a node are made again. `anew`: the directories came from
@@ -441,12 +441,12 @@ uint64_t meta_take_ticket(void); /* of the last change that this thread made and
 uint64_t meta_version(struct meta *meta); /* of the table */
 uint64_t meta_ticket(struct meta *meta); /* of the last change */
 uint64_t meta_backed_up(struct meta *meta); /* changes with this ticket or an earlier one may be answered */
-/* After meta_set_table: who is to be the backup of each partition (-1: nobody; counts only for those that are served here), and the other nodes that live. */
+/* After meta_set_table: the node that is to be the backup of each partition (-1: nobody; counts only for those that are served here), and the other nodes that live. */
 int meta_set_backups(struct meta *meta, const int32_t *backups, size_t partitions, const int32_t *live, size_t count);
 /* A partition came here: these nodes have all of it, and are told of changes until the backup is in step. */
 int meta_inherit_backups(struct meta *meta, uint32_t partition, const int32_t *nodes, size_t count);
-int meta_backups_of(struct meta *meta, uint32_t partition, struct meta_nodes *nodes); /* who may believe to be in step */
-int meta_backup_nodes(struct meta *meta, struct meta_nodes *nodes); /* who has something to be told, and is not being told */
+int meta_backups_of(struct meta *meta, uint32_t partition, struct meta_nodes *nodes); /* those that may believe to be in step */
+int meta_backup_nodes(struct meta *meta, struct meta_nodes *nodes); /* those that have something to be told, and are not being told */
 int meta_drop_backups(struct meta *meta, uint32_t partition); /* it went: others tell them */
 struct meta_backup_counts {
     uint64_t own, backed, unsure; /* partitions that are here by the table; those in step; those of which names were lost */
@@ -466,14 +466,14 @@ uint64_t meta_backup_has(struct meta *meta, int32_t source); /* this number, for
 int meta_backup_take(struct meta *meta, int32_t source, const uint8_t *bytes, size_t size, uint8_t *answer, size_t *count);
 /* 0: nothing is here as a backup; 1: not all yet; 2: in step */
 int meta_shadow_state(struct meta *meta, uint32_t partition);
-int meta_demote(struct meta *meta, uint32_t partition, int32_t source); /* what is here goes to that node, and stays as its backup */
-int meta_promote(struct meta *meta, uint32_t partition); /* what is here as a backup is the partition from now on */
+int meta_demote(struct meta *meta, uint32_t partition, int32_t source); /* the records here go to that node, and stay as its backup */
+int meta_promote(struct meta *meta, uint32_t partition); /* the backup here is the partition from now on */
 /* Entries of directories that are not there, as far as this node knows, or not under this name: calls `each` with the lock held. */
 int meta_unknown_dirs(struct meta *meta, uint32_t partition,
                       void (*each)(void *context, uint64_t dir, const char *name, size_t length, uint64_t ino), void *context);
 /* Names of these were lost with their nodes: to look up one that is not there is EIO, and so is making it. */
 int meta_set_unsure(struct meta *meta, const uint32_t *partitions, size_t count, bool unsure);
-/* Copies of records of these partitions are forgotten, and all answers that are under way are old: who watches them is not known any more. */
+/* Copies of records of these partitions are forgotten, and all answers that are under way are old: their watchers are not known any more. */
 int meta_uncache_partitions(struct meta *meta, const uint32_t *partitions, size_t count);
 
 struct meta_counts {
@@ -482,7 +482,7 @@ struct meta_counts {
 void meta_counts(struct meta *meta, struct meta_counts *counts);
 int meta_check(struct meta *meta, char *what, size_t room); /* 0, or EINVAL and what contradicts itself */
 
-/* ── for the FUSE loop: what it may do at once ──
+/* ── for the FUSE loop: calls that it may make at once ──
  * These answer META_NOT_MINE or META_BUSY whenever anybody else is concerned: record elsewhere, partition moving, entry locked, directory
  * frozen, other watchers, content not here, another node writes, or holds a copy whose times are to be set. Attributes of directories: only
  * while every partition is here. */

@@ -1,8 +1,8 @@
 /* The metadata shard: backups. Every partition of here has another node that is told of each change of its entries and records before the change is
  * answered, and that inherits it.
  *
- * The owner keeps for each such node (a stream) what that is to be told, in the order in which it happened, until it has said that it has it. Whoever
- * carries the bytes (peer_meta_backup.c, a simulator) takes a batch at a time. A change has a ticket; meta_backed_up says up to which ticket
+ * The owner keeps for each such node (a stream) the changes that it is to be told, in their order, until it has said that it has them. The carrier
+ * of the bytes (peer_meta_backup.c, a simulator) takes a batch at a time. A change has a ticket; meta_backed_up says up to which ticket
  * everybody has everything. Nobody is told of watchers, locks and of files that the owner itself reads: they end with it.
  *
  * A node that becomes the backup of a partition is told all of it, and then of changes. It knows that it is in step when it has been told so, and believes so

@@ -1,4 +1,4 @@
-/* What the files of the shard share that keep backups: fsmeta_items.c (what they are told, and to whom),
+/* Shared by the files of the shard that keep backups: fsmeta_items.c (the news for them, and which get it),
  * above it fsmeta_backup.c (which nodes are told of which partition), above that fsmeta_batches.c (the bytes on their way).
  *
  * Everything runs with the lock held. */
@@ -7,7 +7,7 @@
 
 #include "fsmeta_records.h"
 
-/* What one node is to be told, and has not said yet that it has. */
+/* News for one node that it has not yet said to have. */
 struct stream {
     struct stream *next;
     int32_t node;

@@ -1,4 +1,4 @@
-/* Does the shard contradict itself? For tests and for whoever doubts. */
+/* Does the shard contradict itself? For tests and for doubters. */
 #include "fsmeta_internal.h"
 
 #include <errno.h>

@@ -64,7 +64,7 @@ int meta_checkpoint(struct meta *meta, uint64_t ino, int32_t node, const struct 
     fsmeta_set_clear(&inode->holders);
     inode->holders = holders;
     inode->lost = false;
-    inode->secured = in->size == 0; /* what is empty has no copies, and needs none */
+    inode->secured = in->size == 0; /* an empty file has no copies, and needs none */
     fsmeta_log_inode(meta, inode);
     return leave(meta, 0);
 }

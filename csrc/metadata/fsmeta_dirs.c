@@ -261,7 +261,7 @@ int meta_dir_touch(struct meta *meta, uint64_t ino, int64_t now, struct meta_nod
     if (dir != NULL && dir->touched < now && dir->timed <= now) dir->touched = now;
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);
     if (dir == NULL) return leave(meta, ENOTDIR);
-    fsmeta_touch_dir(dir, now); /* who looks on this node sees it at once, whenever the others are told */
+    fsmeta_touch_dir(dir, now); /* processes on this node see it at once, whenever the others are told */
     int error = fsmeta_prepare_tell(meta, tell, dir->watchers, 0);
     if (error == 0) fsmeta_tell_all(meta, tell, &dir->watchers, -1);
     return leave(meta, error);

@@ -204,7 +204,7 @@ static struct inode *make_inode(struct meta *meta, uint64_t ino, const struct di
     if (error == 0 && inode->writer >= 0 && (error = fsmeta_set_add(&inode->users, inode->writer)) == 0)
         error = fsmeta_set_add(&inode->watchers, inode->writer);
     if (error == 0 && regular && inode->writer < 0 && inode->layout == META_WHOLE && asker >= 0)
-        error = fsmeta_set_add(&inode->holders, asker); /* of nothing: whoever asked may have it as well as another */
+        error = fsmeta_set_add(&inode->holders, asker); /* of nothing: the asker may have it as well as another */
     if (error == 0 && target != NULL) error = fsmeta_set_target(meta, inode, target, strlen(target));
     if (error == 0) return inode;
     fsmeta_free_inode(meta, inode);

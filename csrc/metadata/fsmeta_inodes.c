@@ -1,4 +1,4 @@
-/* The metadata shard: calls about files (the record is fsmeta_inode.c): who uses them, who has their content; copies of other nodes' records. */
+/* The metadata shard: calls about files (the record is fsmeta_inode.c): their users, holders of their content; copies of other nodes' records. */
 #include "fsmeta_internal.h"
 
 #include <errno.h>
@@ -253,7 +253,7 @@ int meta_add_holder(struct meta *meta, uint64_t ino, int32_t node, uint64_t gran
     bool whole = inode->finished && !inode->lost && inode->layout == META_WHOLE;
     if (whole && fsmeta_set_has(inode->holders, node))
         return leave(meta, 0); /* its question came once already, to a node that has died since */
-    /* Whoever is no watcher any more was told of a change since it opened the file to copy it. Since then it may have become one again: by a look, or
+    /* A node that is no watcher any more was told of a change since it opened the file to copy it. Since then it may have become one again: by a look, or
      * another opening. */
     bool good = whole && inode->grant == grant && fsmeta_set_has(inode->watchers, node);
     if (good) error = fsmeta_set_add(&inode->holders, node);

@@ -1,6 +1,6 @@
-/* What the files of the metadata shard share, in floors; each calls only those before it.
+/* Shared by the files of the metadata shard, in floors; each calls only those before it.
  *   fsmeta_tables.c (memory, hash tables, sets of nodes), fsmeta_places.c (partitions, owners, watchers), fsmeta_xattrs.c, fsmeta_uses.c
- *   the records: fsmeta_entry.c, fsmeta_inode.c, fsmeta_dirs.c; as bytes: fsmeta_records.c; what changed, for backups: fsmeta_items.c
+ *   the records: fsmeta_entry.c, fsmeta_inode.c, fsmeta_dirs.c; as bytes: fsmeta_records.c; changes, for backups: fsmeta_items.c
  *   fsmeta_read.c (bytes to records), fsmeta_backup.c (who is told), fsmeta_batches.c (of what), fsmeta_shadow.c (being told)
  *   calls: fsmeta_inodes.c, fsmeta_entries.c, fsmeta_xattr.c, fsmeta_copies.c, fsmeta_secure.c, fsmeta_small.c, fsmeta_peer.c (for nodes that ask directly),
  *   fsmeta_rename.c (likewise), fsmeta_moving.c (partitions that come and go), fsmeta_gone.c (partitions and nodes that are gone)
@@ -41,7 +41,7 @@ struct table {
 };
 
 bool fsmeta_table_init(struct table *table, struct slabs *slabs); /* false: no memory; then it is as if cleared */
-void fsmeta_table_free(struct table *table); /* and cleared; what is in it is the caller's */
+void fsmeta_table_free(struct table *table); /* and cleared; the records in it are the caller's */
 /* In a cleared table there is nothing to be found, and nothing may be added. */
 struct link *fsmeta_table_first(const struct table *table, uint64_t key); /* the first of that key; fsmeta_table_next: the others */
 struct link *fsmeta_table_next(const struct link *link);
@@ -103,13 +103,13 @@ struct inode {
     int32_t writer, rank;
     uint64_t pending;
     uint8_t layout, finished, copies;
-    bool lost;    /* META_LOST when nobody writes it: what it contained was lost with a node */
-    bool secured; /* in stripes with copies, or empty: what a program has written and closed is recorded while it is written on */
+    bool lost;    /* META_LOST when nobody writes it: its content was lost with a node */
+    bool secured; /* in stripes with copies, or empty: content that a program has closed is recorded while it is written on */
     bool fresh;   /* nobody but its writer has been let in since it was made here, or had anything of it */
     bool copying; /* its writer, this node, has another one keep the content, and waits for the answer */
     uint64_t grant; /* number of the last permission to write it: while it stays the same, the content of a finished file does */
     uint16_t closing; /* times that the poll loop is yet to hear that it was closed here: until it has, nothing is opened past it */
-    /* Whoever opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
+    /* Each node that opened it is a watcher, this node too: it tells whether a copy made since is still good. Nobody tells ourselves. */
     node_set holders, users, watchers;
     struct xattr *xattrs;
     char *target;
@@ -122,20 +122,20 @@ struct copy {
 };
 
 struct dir {
-    struct link link;  /* key: number */
+    struct link link; /* key: number */
     struct link named; /* key: hash of parent and name */
     struct dir *parent, *child, *next, *previous; /* first child; brothers */
     uint32_t children, mode, uid, gid;
     uint32_t stripe; /* of the rule for new files below it */
-    uint8_t layout;  /* 255: no rule */
-    uint8_t copies;  /* of new files below it; 0: no rule */
+    uint8_t layout; /* 255: no rule */
+    uint8_t copies; /* of new files below it; 0: no rule */
     bool frozen;
     bool by_hand; /* mtime was set, and nothing is known to have changed since: the next change counts, even if it is earlier */
     int32_t rank;
     uint64_t size, blocks;
     int64_t atime, mtime, ctime;
     int64_t touched; /* when this node last changed entries of it: its home may not have heard of that yet */
-    int64_t timed;   /* when its times were set last: news of what was changed before that does not change them */
+    int64_t timed; /* when its times were set last: news of what was changed before that does not change them */
     node_set watchers;
     struct xattr *xattrs;
     uint16_t length;
@@ -163,7 +163,7 @@ struct refusal {
 struct teller {
     struct teller *next;
     int32_t node;
-    bool dead;       /* nothing of it is taken any more */
+    bool dead; /* nothing of it is taken any more */
     uint64_t number; /* of the next item of it */
     struct refusal *refusals; /* that it may not have heard of */
     size_t refused, room;
@@ -196,15 +196,15 @@ struct meta {
     int32_t *owners;
     uint64_t *serials; /* last number given out, by partition */
     bool *moving;
-    bool *unsure;             /* names of it were lost with their nodes: one that is not there may have been */
-    struct shadow *shadows;   /* what is here of the partitions of others */
-    struct target **targets;  /* nodes that are told of changes of those of here */
-    int32_t *backups;         /* the one of them that is to stay; -1: nobody */
-    struct stream *streams;   /* what they are told */
-    struct teller *tellers;   /* nodes that tell this one */
-    bool telling;             /* false: between a table and what is to be done by it */
-    bool burying;             /* between the death of a node and the table without it: nothing is taken as a backup */
-    uint64_t ticket;          /* of the last change that is told */
+    bool *unsure; /* names of it were lost with their nodes: one that is not there may have been */
+    struct shadow *shadows; /* the backups here of the partitions of others */
+    struct target **targets; /* nodes that are told of changes of those of here */
+    int32_t *backups; /* the one of them that is to stay; -1: nobody */
+    struct stream *streams; /* the news for them */
+    struct teller *tellers; /* nodes that tell this one */
+    bool telling; /* false: between a table and what is to be done by it */
+    bool burying; /* between the death of a node and the table without it: nothing is taken as a backup */
+    uint64_t ticket; /* of the last change that is told */
     size_t moving_count, mine_count;
     uint64_t version, last_cursor, grants;
     int32_t *shards; /* nodes that have partitions by the table, in order */
@@ -240,7 +240,7 @@ struct table *fsmeta_entries_of(const struct meta *meta, uint64_t key);
 struct table *fsmeta_inodes_of(const struct meta *meta, uint64_t ino);
 bool fsmeta_is_ready(struct meta *meta, struct table *table); /* it can be added to; false: no memory */
 void fsmeta_sift_partitions(struct meta *meta, struct table *tables, bool (*visit)(void *context, struct link *link), void *context);
-size_t fsmeta_count_partitions(const struct meta *meta, const struct table *tables); /* what is in all of them */
+size_t fsmeta_count_partitions(const struct meta *meta, const struct table *tables); /* records in all of them */
 bool fsmeta_owned_by_table(const struct meta *meta, size_t partition); /* moving or not */
 bool fsmeta_is_mine(const struct meta *meta, size_t partition);
 bool fsmeta_is_alone(const struct meta *meta); /* every partition is here and none is moving */
@@ -262,7 +262,7 @@ bool fsmeta_are_spared_still(const struct meta *meta, const struct meta_spares *
 bool fsmeta_finds_third(const struct meta *meta, node_set set, int32_t asker, const struct meta_spares *spares, struct meta_unlinked *how);
 void fsmeta_drop_spared(const struct meta_spares *spares, node_set *watchers);
 void fsmeta_node_asks(struct meta *meta, int32_t node);
-/* What setattr does to owner, mode, times. ctime becomes `now` unless given. */
+/* setattr on owner, mode, times. ctime becomes `now` unless given. */
 struct owned {
     uint32_t *mode, *uid, *gid;
     int64_t *atime, *mtime, *ctime;
@@ -270,7 +270,7 @@ struct owned {
 uint32_t fsmeta_without_setid(uint32_t mode); /* as the kernel leaves it when somebody writes */
 void fsmeta_set_owned(struct owned it, unsigned mask, const struct meta_attr *in, int64_t now);
 
-/* ── fsmeta_items.c ── what changed is told, if its partition has backups */
+/* ── fsmeta_items.c ── changes are told, if the partition has backups */
 void fsmeta_log_entry(struct meta *meta, const struct entry *entry);
 void fsmeta_log_entry_gone(struct meta *meta, const struct entry *entry);
 void fsmeta_log_inode(struct meta *meta, struct inode *inode);
@@ -296,7 +296,7 @@ int fsmeta_find_to_unlink(const struct meta *meta, uint64_t key, uint64_t dir, c
 /* NULL: ENOMEM */
 struct entry *fsmeta_add_entry(struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length, uint64_t ino, uint32_t type);
 void fsmeta_delete_entry(struct meta *meta, struct entry *entry);
-void fsmeta_free_entry(struct meta *meta, struct entry *entry);  /* one that is in the shelf but no longer in the table */
+void fsmeta_free_entry(struct meta *meta, struct entry *entry); /* one that is in the shelf but no longer in the table */
 bool fsmeta_is_type(uint32_t type); /* S_IFMT bits that an inode may have */
 bool fsmeta_shelf_is_sound(const struct shelf *shelf);
 struct name_lock *fsmeta_find_lock(const struct meta *meta, uint64_t key, uint64_t dir, const char *name, size_t length);
@@ -306,7 +306,7 @@ void fsmeta_free_lock(struct meta *meta, struct name_lock *lock);
 /* ── fsmeta_inode.c, fsmeta_inodes.c ── */
 struct inode *fsmeta_find_inode(const struct meta *meta, uint64_t ino);
 struct inode *fsmeta_new_inode(struct meta *meta, uint64_t ino); /* cleared, not in its table, which is ready; NULL: no memory */
-void fsmeta_free_inode(struct meta *meta, struct inode *inode);  /* not in the table (any more) */
+void fsmeta_free_inode(struct meta *meta, struct inode *inode); /* not in the table (any more) */
 void fsmeta_inode_attr(const struct inode *inode, struct meta_attr *attr);
 bool fsmeta_delete_if_gone(struct meta *meta, struct inode *inode); /* without links and users: true, and it is away */
 /* of a file or directory whose home is here */

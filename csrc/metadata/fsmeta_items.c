@@ -1,4 +1,4 @@
-/* The metadata shard: what changed, as items in the streams to those that are told (fsmeta_backup.c); what is deleted is told. Stands on the records, and on
+/* The metadata shard: changes and removals as items in the streams to those that are told (fsmeta_backup.c). Stands on the records, and on
  * their form as bytes. */
 #include "fsmeta_backup.h"
 

@@ -1,11 +1,11 @@
-/* The metadata shard: what may be done at once for another node that asks directly (`..._for`). What this node keeps in mind while it asks is fsmeta_uses.c. */
+/* The metadata shard: calls that it may make at once for another node that asks directly (`..._for`). Notes that this node keeps while it asks are fsmeta_uses.c. */
 #include "fsmeta_internal.h"
 
 #include <errno.h>
 
 /* ── for another node ── */
 
-/* Is nobody in it but this node and that one? Whoever else is there would have to be told, which takes the long way. */
+/* Is nobody in it but this node and that one? Other nodes in it would have to be told, which takes the long way. */
 bool fsmeta_only_us(const struct meta *meta, node_set set, int32_t asker) {
     for (size_t i = 0; i < fsmeta_set_count(set); i++)
         if (fsmeta_set_at(set, i) != meta->node && fsmeta_set_at(set, i) != asker) return false;
@@ -22,7 +22,7 @@ int meta_getattr_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta
     return leave(meta, fsmeta_watch(meta, watchers, asker));
 }
 
-/* An empty file that is finished: whoever asks holds all of it from now on. */
+/* An empty file that is finished: the asker holds all of it from now on. */
 int meta_hold_for(struct meta *meta, uint64_t ino, int32_t asker, struct meta_attr *attr) {
     enter(meta);
     if (!fsmeta_is_mine(meta, fsmeta_partition_of_ino(meta, ino))) return leave(meta, META_NOT_MINE);

@@ -1,4 +1,4 @@
-/* The metadata shard: which partition a name or number is in, whose that is, who watches a record. Stands on the tables. */
+/* The metadata shard: the partition of a name or number, its owner, the watchers of a record. Stands on the tables. */
 #include "fsmeta_internal.h"
 
 #include "common/stripe_partition.h"

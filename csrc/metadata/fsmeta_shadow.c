@@ -1,4 +1,4 @@
-/* The metadata shard: what is here of the partitions of other nodes, whose backup this node is. fsmeta_backup.c says how it is told, and when. */
+/* The metadata shard: the backups here of partitions of other nodes. fsmeta_backup.c says how and when they are told. */
 #include "fsmeta_records.h"
 
 #include <errno.h>
@@ -109,7 +109,7 @@ bool fsmeta_bury_teller(struct meta *meta, int32_t node) {
     return true;
 }
 
-/* What it refuses the teller hears with the answer to a batch; a later batch begins after that, so it has heard of it. */
+/* The teller hears of the refusal with the answer to a batch; a later batch begins after that, so it has heard of it. */
 static bool note_refused(struct teller *teller, uint64_t number, size_t partition) {
     for (size_t i = 0; i < teller->refused; i++)
         if (teller->refusals[i].partition == partition) return true;
@@ -211,7 +211,7 @@ static bool shelve(void *context, struct link *link) {
     return false;
 }
 
-/* Who watches it nobody knows any more: caches have been told to forget it, but who uses it or holds its content must be told when it changes. */
+/* Nobody knows its watchers any more: caches have been told to forget it, but its users and the holders of its content must be told when it changes. */
 static bool watch_users(void *context, struct link *link) {
     struct promotion *promotion = context;
     struct inode *inode = RECORD(struct inode, link, link);

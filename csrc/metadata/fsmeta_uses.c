@@ -1,4 +1,4 @@
-/* The metadata shard: what this node must keep in mind while it asks others directly: answers that are old when they come, small files whose content lies
+/* The metadata shard: notes that this node keeps while it asks others directly: answers that are old when they come, small files whose content lies
  * elsewhere. Stands on the tables. */
 #include "fsmeta_internal.h"
 

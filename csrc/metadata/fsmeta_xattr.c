@@ -54,7 +54,7 @@ int meta_list_xattr(struct meta *meta, uint64_t ino, char *to, size_t room, size
     if (error != 0) return leave(meta, error);
     *size = 0;
     for (const struct xattr *xattr = *list; xattr != NULL; xattr = xattr->next)
-        if (!fsmeta_is_origin(xattr)) *size += xattr->length + 1u; /* who copies a file with its attributes does not copy that */
+        if (!fsmeta_is_origin(xattr)) *size += xattr->length + 1u; /* a copy of a file with its attributes goes without that */
     if (room == 0) return leave(meta, 0);
     if (room < *size) return leave(meta, ERANGE);
     for (const struct xattr *xattr = *list; xattr != NULL; xattr = xattr->next) {

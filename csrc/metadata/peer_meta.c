@@ -1,5 +1,5 @@
-/* What this node answers to others who ask its shard directly, and the life of all that. The decisions are the shard's; the caches of this node's mounts are
- * told what the shard cannot know of. Stands on peer_meta_backup.c, that on peer_meta_ask.c, that on peer_meta_wire.c. */
+/* Answers of this node to others that ask its shard directly, and the life of all that. The decisions are the shard's; the caches of this node's mounts are
+ * told of the rest. Stands on peer_meta_backup.c, that on peer_meta_ask.c, that on peer_meta_wire.c. */
 #include "peer_meta_wire.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* Metadata of other nodes, asked directly: a mount that needs one record of another shard asks that node's C side over a connection of its own and
- * is answered from the shard there, without the poll loop of either. What the shard cannot do at once (META_BUSY, META_NOT_MINE: an old table,
- * a third node to be told, several steps) is answered so, and takes the long way over the poll loops. peer_meta.c: life, answers of this node.
+ * is answered from the shard there, without the poll loop of either. A question that the shard cannot answer at once (META_BUSY, META_NOT_MINE: an old
+ * table, a third node to be told, several steps) is refused so, and takes the long way over the poll loops. peer_meta.c: life, answers of this node.
  * peer_meta_ask.c: questions to others. peer_meta_wire.h: the bytes.
  *
- * One connection to each node, on the third lane of the data connections, with many questions under way. What is asked of a node is answered in its order.
+ * One connection to each node, on the third lane of the data connections, with many questions under way. A node answers them in their order.
  *
  * Any thread may call. Nothing here waits for the network: questions are sent only as far as the socket takes them, answers are given to
  * `done` by a thread of the data server. A peer that is dead, or silent for stall_ms, ends the connection and all questions on it. */

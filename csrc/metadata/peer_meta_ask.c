@@ -31,7 +31,7 @@ struct peer_meta_link {
     uint32_t serial;
     unsigned under_way;
     size_t outstanding;
-    uint64_t heard; /* what the node is told with the next question that it need not tell this one as a backup any more */
+    uint64_t heard; /* told with the next question: news up to here the node need not tell this one as a backup any more */
     struct peer_meta_call *calls[CALL_BUCKETS];
     const void *running; /* owner of the call whose `done` is being run */
 };
@@ -154,7 +154,7 @@ void peer_meta_link_ended(struct peer_meta_link *link) {
     pthread_mutex_unlock(&link->lock);
 }
 
-/* Who has been silent for too long is as good as dead. */
+/* A node that has been silent for too long is as good as dead. */
 void peer_meta_links_tick(struct peer_meta *peer_meta) {
     int64_t oldest = now_ms() - peer_meta->io->client.stall_ms;
     pthread_mutex_lock(&peer_meta->lock);

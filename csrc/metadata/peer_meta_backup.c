@@ -1,7 +1,7 @@
-/* What the shard tells the backups of its partitions (fsmeta_backup.c) goes over a lane of its own, a batch at a time to each node; and answers that wait
- * until it is known there. Whoever has changed something sends it; while a batch is under way the next one collects.
+/* The shard's news for the backups of its partitions (fsmeta_backup.c) on a lane of its own, a batch at a time to each node; and answers that wait
+ * until it is known there. The thread that has changed something sends it; while a batch is under way the next one collects.
  *
- * The lane is not that of questions: a thread that answers a question waits for backups, and must not keep back what they answer.
+ * The lane is not that of questions: a thread that answers a question waits for backups, and must not keep back their answers.
  *
  * Mostly a backup that does not answer is dead, and the session takes it out. If it lives, and only its data port is dead, nobody waits longer than stall_ms:
  * an answer is EIO then, as nobody knows whether the change will stand. */
@@ -121,7 +121,7 @@ static void send_next(struct peer_meta *peer_meta, int32_t node) {
     free(sending);
     meta_backup_answered(peer_meta->meta, node, error, NULL, 0); /* again when the connection is there, or at the next tick */
     if (error == ENOTCONN && peer_meta_is_up(peer_meta, node))
-        send_next(peer_meta, node); /* since: whoever made it found this batch under way */
+        send_next(peer_meta, node); /* made since: its maker found this batch under way */
 }
 
 static void answered(struct peer_meta_call *call, const struct peer_meta_answer *answer) {

@@ -112,7 +112,7 @@ static struct open_record *hold(struct opens *opens, uint64_t ino, bool mounts) 
     if (record != NULL) record->references++;
     if (record != NULL && mounts) {
         record->mounted = true;
-        record->tell_loop = false; /* what the poll loop saw was another opening */
+        record->tell_loop = false; /* the poll loop saw another opening */
     }
     pthread_mutex_unlock(&opens->lock);
     return record;

@@ -1,4 +1,4 @@
-/* What is open on this node: one record a file, whoever uses it. A user counts its use in the record when it begins and when it ends, so each sees whether
+/* Files open on this node: one record each for all their users. A user counts its use in the record when it begins and when it ends, so each sees whether
  * another one uses the file, and nobody has to be asked.
  *
  * A record is there while it says something, or somebody holds it. Two locks: that of the mounts (opens_mounts_lock), which a mount holds while it opens or
@@ -35,7 +35,7 @@ struct open_record {
 struct opens; /* all of them */
 
 struct opens *opens_new(void); /* NULL: no memory */
-struct opens *opens_share(struct opens *opens); /* one more owner, who drops it */
+struct opens *opens_share(struct opens *opens); /* one more owner, which drops it */
 void opens_drop(struct opens *opens);
 pthread_mutex_t *opens_mounts_lock(struct opens *opens);
 
@@ -46,7 +46,7 @@ void opens_unmount(struct opens *opens, struct open_record *record);
 void opens_count(struct opens *opens, struct open_record *record, enum open_user user, bool writing, int by);
 void opens_tell_loop(struct opens *opens, struct open_record *record); /* with the mounts' lock held */
 
-/* What is known of a file, at one moment. The second is for the poll loop: from then on mounts tell it when they close the file. */
+/* The record of a file, at one moment. The second is for the poll loop: from then on mounts tell it when they close the file. */
 struct open_record opens_look(struct opens *opens, uint64_t ino);
 struct open_record opens_look_for_loop(struct opens *opens, uint64_t ino);
 bool opens_is_used(struct opens *opens, uint64_t ino); /* by anybody, or about to be */
@@ -69,7 +69,7 @@ unsigned opens_making(const struct opens *opens); /* how many are under way */
 bool opens_tell_directly(struct opens *opens, uint64_t ino); /* begin; false: the poll loop must tell, it uses it, too */
 /* Nobody else on this node brings, opens or closes the file by another way until opens_told_directly. False: somebody is about to. */
 bool opens_bring_directly(struct opens *opens, uint64_t ino);
-void opens_told_directly(struct opens *opens, uint64_t ino); /* what was begun is answered */
+void opens_told_directly(struct opens *opens, uint64_t ino); /* the question that was begun is answered */
 int opens_claim(struct opens *opens, uint64_t ino, bool claimed); /* 0 or ENOMEM */
 
 #endif

@@ -1,8 +1,8 @@
 /* amfs-enter KEEPER NAMESPACE DIRECTORY [PROGRAM [ARGUMENT]...]: run a program in the namespaces of a keeper (keeper.c), in a directory there.
  * Without PROGRAM it only says by its exit status whether that can be done: 0, or 1: there is no such directory, or 125: it may not be entered.
  *
- * KEEPER is the number of an open pidfd, which the program does not get. NAMESPACE is the number of the keeper's mount namespace: who is in it already
- * may not enter it again. */
+ * KEEPER is the number of an open pidfd, which the program does not get. NAMESPACE is the number of the keeper's mount namespace: a process that is in it
+ * already may not enter it again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

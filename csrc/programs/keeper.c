@@ -3,7 +3,7 @@
  *
  * It is asked over its standard input, a Unix socket that keeps messages apart (SOCK_SEQPACKET). A request is "SOURCE\0PATH": mount at PATH. Each
  * answer is a struct answer. The first comes by itself and says whether there are namespaces (number: that of the mount namespace). A request has
- * an answer that says whether it is mounted, with the descriptor that is to be served; and if it is, a second one when whoever has the descriptor
+ * an answer that says whether it is mounted, with the descriptor that is to be served; and if it is, a second one when the holder of the descriptor
  * serves it (number: the device of the mount). A request without a SOURCE is to unmount, also while programs use the mount; it has no answer.
  *
  * When its input ends the node has ended, and the keeper has the kernel end all requests of the first MOUNTS_MAX mounts: a thread of the killed node may wait in the kernel
@@ -24,7 +24,7 @@
 
 #include "fuse/fuse_mount.h"
 
-/* What an answer is about. amfs/node/keeper.py has the same numbers. */
+/* The subjects of answers. amfs/node/keeper.py has the same numbers. */
 enum { NAMESPACES = 1, NUMBERS, MOUNT, SERVED };
 
 struct answer {
@@ -109,8 +109,8 @@ static void serve(const char *source, const char *path) {
     int error = amfs_fuse_mount(path, source, false, &fd);
     tell(MOUNT, error, 0, fd);
     if (error != 0) return;
-    close(fd); /* else the mount would outlive whoever serves it */
-    /* Until the kernel has asked for the owner of the topmost directory, it takes it for user 0, who has no number in here, and refuses to make files in it. */
+    close(fd); /* else the mount would outlive its server */
+    /* Until the kernel has asked for the owner of the topmost directory, it takes it for user 0, which has no number in here, and refuses to make files in it. */
     error = stat(path, &root) == 0 ? 0 : errno;
     if (error == 0) keep(path);
     tell(SERVED, error, root.st_dev, -1);

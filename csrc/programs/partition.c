@@ -60,7 +60,7 @@ static int put(void *context, unsigned part, const void *bytes, size_t size) {
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Call `each` for the regular files at and below `path`, by name; what is no file and no directory is left out. 0, or the exit status. */
+/* Call `each` for the regular files at and below `path`, by name; anything but files and directories is left out. 0, or the exit status. */
 static int for_files(const char *path, int (*each)(void *context, const char *path), void *context) {
     struct stat facts;
     if (stat(path, &facts) != 0) return complain(path, errno);
@@ -87,7 +87,7 @@ static int for_files(const char *path, int (*each)(void *context, const char *pa
     return status;
 }
 
-static const char *writing = ""; /* what an error of the sink is about */
+static const char *writing = ""; /* the file of which an error of the sink tells */
 
 static int partition_file(void *context, const char *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -153,7 +153,7 @@ static int join(const char *output, char **pieces) {
         ssize_t count;
         do count = copy_file_range(from, NULL, to, NULL, (size_t)1 << 30, 0);
         while (count > 0 || (count < 0 && errno == EINTR));
-        int error = 0; /* what the kernel has not copied, for whatever reason, is copied by hand, or fails again there */
+        int error = 0; /* bytes that the kernel has not copied, for whatever reason, are copied by hand, or fail again there */
         if (count < 0) error = copy_by_hand(from, to);
         close(from);
         if (error != 0) return complain(error == EIO ? *pieces : output, error);

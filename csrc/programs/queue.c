@@ -4,7 +4,7 @@
  *   AMFS_queue [-C DIR] [--data-arg N] [--even] [--to DIR] [--] PROGRAM [ARGUMENT]... [-if FILE...] [-of FILE...]
  *
  * AMFS_SPOOL names the spool, AMFS_MOUNT the mount in which the caller stands. Where one of them does not help, `amfs queue` is run instead,
- * which finds out. What the options mean is said in amfs/queueing/words.py; here is only looked whether they are well-formed.
+ * which finds out. amfs/queueing/words.py says what the options mean; this program only checks that they are well-formed.
  *
  * Exit status: 0; 1 it could not be written; 2 wrong usage; 4 the session is gone. */
 #include <errno.h>
@@ -34,7 +34,7 @@ static bool is_number(const char *word) {
     return digits > 0 && digits < 10 && !word[digits] && strspn(word, "0") < digits;
 }
 
-/* What is wrong with the words, NULL if nothing; *placed: they name the directory. */
+/* The fault of the words, NULL if there is none; *placed: they name the directory. */
 static const char *fault(int argc, char **argv, bool *placed) {
     int at = 1;
     bool plain = false;

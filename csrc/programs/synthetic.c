@@ -1,5 +1,5 @@
 /* amfs-synthetic: takes the place of a program that is not here. Reads its inputs in full and checks them, takes as long as it is told,
- * and writes outputs of exact sizes whose content follows from their names, so that whoever reads them can check them in turn.
+ * and writes outputs of exact sizes whose content follows from their names, so that a reader can check them in turn.
  *
  *   amfs-synthetic [-b] SECONDS [-i NAME SIZE]... [-o NAME SIZE]...    one task; -b: busy, not asleep
  *   amfs-synthetic --check FILE NAME SIZE                              is FILE what a task would have written as NAME?

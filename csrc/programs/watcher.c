@@ -51,6 +51,6 @@ int main(int argc, char **argv) {
     int errors = kills != NULL ? open(parents_errors, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY) : -1;
     for (ssize_t got; (got = read(0, &byte, 1)) > 0 || errno == EINTR; errno = 0) in_order |= got > 0;
     if (errors >= 0 && !in_order && count(kills) > before && write(errors, words, strlen(words)) < 0) {} /* nobody listens */
-    if (errors >= 0) close(errors); /* whoever reads it need not wait for the rest */
+    if (errors >= 0) close(errors); /* its reader need not wait for the rest */
     return amfs_mark_end(strtoull(argv[1], NULL, 16), PATIENCE_S * INT64_C(1000000), NULL, NULL, NULL) ? 0 : 1;
 }

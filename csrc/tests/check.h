@@ -1,4 +1,4 @@
-/* What the C tests share: a check that ends the test, and a directory for its files. */
+/* Shared by the C tests: a check that ends the test, and a directory for its files. */
 #ifndef AMFS_TESTS_CHECK_H
 #define AMFS_TESTS_CHECK_H
 

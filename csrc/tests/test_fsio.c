@@ -184,7 +184,7 @@ static void test_lent(void) {
     CHECK(fsio_read_in_place(handle, bytes, STEP, SIZE, &lent) == 0 && lent.bytes == 0 && lent.count == 0);
     fsio_return(&lent);
     CHECK(fsio_read_in_place(handle, bytes, STEP, 0, &last) == 0 &&
-          fsio_close(handle) == 0); /* whoever is answered may close it before we are through */
+          fsio_close(handle) == 0); /* the caller that is answered may close it before we are through */
     read_file(node[1], 31, FSIO_STRIPED, SIZE);
     CHECK(is_lent(&last, 31, 0, STEP));
     fsio_return(&last);

@@ -1,5 +1,5 @@
-/* The metadata shard without Python, for the sanitisers: many threads at once, a crowded directory, lies in what is imported. What each
- * call answers is tests/native/test_meta_model.py's to say. Prints "ok N checks"; a failed check ends it. */
+/* The metadata shard without Python, for the sanitisers: many threads at once, a crowded directory, lies in what is imported. The
+ * answers of calls are checked by tests/native/test_meta_model.py. Prints "ok N checks"; a failed check ends it. */
 #include "check.h"
 #include "common/xxh64.h"
 #include "metadata/fsmeta.h"
@@ -335,7 +335,7 @@ static void test_lies(void) {
     for (int i = 0; i < LIES; i++) {
         int kind = i % 2;
         struct meta *heir = start(1, 1);
-        uint8_t *lie = malloc(sizes[kind]); /* its own block: what reads past the end is seen */
+        uint8_t *lie = malloc(sizes[kind]); /* its own block: a read past the end is seen */
         CHECK(lie != NULL);
         memcpy(lie, bytes[kind], sizes[kind]);
         for (uint32_t changes = next_random(&state) % 3; changes != UINT32_MAX; changes--)

@@ -182,7 +182,7 @@ static void test_listing(void) {
     end(&it);
 }
 
-/* What needs the poll loop is queued, answered once, and given up at the end. */
+/* Requests that need the poll loop are queued, answered once, and given up at the end. */
 static void test_slow(void) {
     struct bench it = start(false);
     size_t size;
@@ -218,8 +218,8 @@ static uint32_t chance(uint32_t below) {
     return (seed >> 8) % below;
 }
 
-/* Requests of every kind with bytes changed and ends cut off, in quick succession: the mount stays alive and its tables sound. What goes to the
- * poll loop is answered with an error. */
+/* Requests of every kind with bytes changed and ends cut off, in quick succession: the mount stays alive and its tables sound. Requests for the
+ * poll loop are answered with an error. */
 static void test_damage(bool no_open, int rounds) {
     struct bench it = start(no_open);
     uint64_t fh, ino;

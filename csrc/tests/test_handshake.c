@@ -107,7 +107,7 @@ static void test_members_and_clients(struct fsio *io, int port) {
     CHECK(read_as(port, 3, 33, key, 4, 40, "a/file") == EACCES);
 }
 
-/* What a connector has said once is of no use to whoever has heard it; nor is what the server says to itself. */
+/* The words of a connector are of no use to a listener that repeats them; nor are the server's own to itself. */
 static void test_replays(struct fsio *io, int port) {
     struct handshake shake, second;
     struct handshake_hello hello = {.lane = 0, .id = 3, .incarnation = 33, .server_id = 4};
@@ -163,7 +163,7 @@ static void test_garbage(int port) {
     for (int i = 0; i < 600; i++) close(silent[i]);
 }
 
-/* Whoever listens without the key is found out before a request is sent. */
+/* A server without the key is found out before a request is sent. */
 static void test_false_server(void) {
     struct fsio *liar = serve(6, other_key);
     CHECK(read_as(fsio_port(liar), DATA_CLIENTS_FROM, 0, key, 6, 40, "a/file") == EACCES);

@@ -342,7 +342,7 @@ enum { NAMES = 3000 };
 
 static size_t name_of(char *to, int i) { return (size_t)sprintf(to, "%d", i); }
 
-/* Many names, made, renamed over each other, exchanged and removed: what is left is what a plain table says. */
+/* Many names, made, renamed over each other, exchanged and removed: those left are the ones of a plain table. */
 static void test_attempts(void) {
     static uint64_t inodes[NAMES];
     uint64_t number = amfs_attempt_begin(UINT64_C(1) << 62), last = 0;

@@ -132,7 +132,7 @@ static void test_kernels_are_told_of_directories(void) {
 
     CHECK(spread(peer_meta, 1, META_CHANGE_ADD, KNOWN, ASKER) == 1 && strcmp(told, "forget 1;") == 0);
     CHECK(spread(peer_meta, 1, META_CHANGE_ADD, KNOWN, ASKER) == 1 &&
-          strcmp(told, "forget 1;") == 0); /* who asks again relies on it as well */
+          strcmp(told, "forget 1;") == 0); /* a node that asks again relies on it as well */
     CHECK(spread(peer_meta, 2, META_CHANGE_ADD, UNKNOWN, ASKER) == -EEXIST && told[0] == '\0');
     CHECK(spread(peer_meta, 3, META_CHANGE_FREEZE, KNOWN, ASKER) == 0 && told[0] == '\0');
     CHECK(spread(peer_meta, 4, META_CHANGE_DROP, KNOWN, ASKER) == 1 && strcmp(told, "forget 5, d in 1;forget 1;") == 0);

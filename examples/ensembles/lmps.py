@@ -93,7 +93,7 @@ def optimal(path: Path) -> tuple[list[float], int]:
     cost = float(rows["hour"][0][2])
     buses = {name: tuple(map(float, rest[2:])) for name, *rest in rows["bus"]}  # demand, missing, angle, price
     left = {name: missing - wanted for name, (wanted, missing, _, _) in buses.items()}
-    turning: dict[str, float] = defaultdict(float)  # what the bound would gain of another angle: must be nothing
+    turning: dict[str, float] = defaultdict(float)  # gain of the bound by another angle: must be nothing
     spent = sum(_PENALTY * missing for _, missing, _, _ in buses.values())
     bound = sum(wanted * (price + min(0.0, _PENALTY - price)) for wanted, _, _, price in buses.values())
     at_limit = 0

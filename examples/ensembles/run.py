@@ -49,7 +49,7 @@ def ensemble(kind: object, work: Path, size: int, options: list[str]) -> int:
     count = s.write(work / "tasks.txt", steps)
     print(f"{size} {kind.UNIT}: {count} tasks", flush=True)  # type: ignore[attr-defined]
     begun = time.perf_counter()
-    with (work / "said.txt").open("w+") as said:  # what the programs say goes there, too
+    with (work / "said.txt").open("w+") as said:  # the programs' output goes there, too
         command = [s.PYTHON, "-m", "amfs", "run", "tasks.txt", "-q", *(options or ["--local"])]
         ended = subprocess.run(command, cwd=work, stdout=said, stderr=subprocess.STDOUT, check=False).returncode
         if ended:

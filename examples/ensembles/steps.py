@@ -1,4 +1,4 @@
-"""What an ensemble is made of: steps, each a program with the files that it reads and writes. Written as a task list of amfs.
+"""Parts of an ensemble: steps, each a program with the files that it reads and writes. Written as a task list of amfs.
 
 The same steps are run in another way by ``python -m benchmarks staging``, which has each task copy its own files.
 """

@@ -25,7 +25,7 @@ _OPTIONS = {"mImgtbl": "t:", "mDiffFit": "s:", "mBgModel": "i:", "mBackground": 
 
 
 def _correction(image: str, images_path: str, corrections_path: str) -> tuple[float, float, float]:
-    """What mBgModel found for this image: looked up in the tables by the name as typed, as mBackground -t does."""
+    """The result of mBgModel for this image: looked up in the tables by the name as typed, as mBackground -t does."""
     with open(images_path, encoding="utf-8") as file:
         images = ipac.parse(file.read())
     with open(corrections_path, encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The eight stages of Montage as tasks: what each runs, reads and writes. One description for the driver and for the task list.
+"""The eight stages of Montage as tasks: the program, inputs and outputs of each. One description for the driver and for the task list.
 
     mProject (mProjectPP)  one a raw image      raw/N.fits -> proj/N.fits
     mImgtbl                a reduction          proj/*.fits -> images.tbl

@@ -5,7 +5,7 @@
 #
 # GRAPH: lines "from to", compressed or not; SCORES: written, lines "page score", best first. Both are ordinary files, named
 # by their absolute paths: the script stands in the session's file system.
-# Damping 0.85; what pages without links have goes to all pages alike; ends when the scores change by less than TOLERANCE (1e-10) in sum.
+# Damping 0.85; the rank of pages without links goes to all pages alike; ends when the scores change by less than TOLERANCE (1e-10) in sum.
 set -e -o pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 PATH=$here/bin:$PATH

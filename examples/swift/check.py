@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def run(name: str, work: Path, *arguments: str) -> str:
-    """What the script prints."""
+    """The output of the script."""
     shutil.copytree(HERE / "programs", work / "programs")
     words = ["amfs", "run", "-q", HERE / f"{name}.swift", "--", *arguments]
     return subprocess.run(words, cwd=work, stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -120,7 +120,7 @@ def test_a_failure_is_told_and_mended(tmp_path: Path) -> None:
     (tmp_path / "mended").touch()
     done = nextflow(tmp_path, "-resume")
     assert done.returncode == 0, done.stdout
-    assert (tmp_path / "count").read_text() == "x\n"  # what was done was not done again
+    assert (tmp_path / "count").read_text() == "x\n"  # the finished task did not run again
 
 
 KINDS = """

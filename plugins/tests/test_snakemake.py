@@ -67,7 +67,7 @@ def test_a_failure_is_told_and_mended(tmp_path: Path) -> None:
     (tmp_path / "mended").touch()
     done = snakemake(tmp_path)
     assert done.returncode == 0, done.stdout
-    assert (tmp_path / "count").read_text() == "x\n"  # what was done was not done again
+    assert (tmp_path / "count").read_text() == "x\n"  # the finished job did not run again
 
 
 KINDS = """

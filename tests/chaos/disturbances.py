@@ -1,4 +1,4 @@
-"""What happens to a session at a random moment: each disturbance draws its victim and its length from the seed, before anything starts.
+"""Disturbances of a session at a random moment: each draws its victim and its length from the seed, before anything starts.
 
 ``apply`` does it and returns when it is over. Must not know loads or checks.
 """

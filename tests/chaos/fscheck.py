@@ -1,4 +1,4 @@
-"""What must be in the file system by the logs of ``fsload.py``, and what is there. Must not know amfs but by its mounts and commands."""
+"""The file system by the logs of ``fsload.py``, compared with the real one. Must not know amfs but by its mounts and commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-ANY = "any"  # a call on it was under way: what became of it nobody knows
+ANY = "any"  # a call on it was under way: nobody knows its result
 ABSENT = "absent"
 EVERYWHERE = -1  # in place of the nodes that hold a striped file
 
@@ -23,7 +23,7 @@ class Expected:
         self.may: dict[str, set[str]] = {}
         self.holders: dict[str, set[int]] = {}
         self.acknowledged = 0
-        self.wrong: list[tuple[int, str]] = []  # what a program was told while it ran, and through which node
+        self.wrong: list[tuple[int, str]] = []  # answers to a program while it ran, and through which node
         self.unread = 0
 
     def take(self, log: Path) -> None:
@@ -101,7 +101,7 @@ def copies(replicas: int, holders: set[int]) -> int:
 def check(
     expected: Expected, reads: dict[str, Callable[[str], bytes]], listing: tuple[set[str], set[str]], lost: set[int], replicas: int
 ) -> tuple[list[str], int]:
-    """What is wrong, and how many files were lost by name. ``reads``: ways to read, by their names; ``listing``: paths that ``amfs ls``
+    """The faults, and how many files were lost by name. ``reads``: ways to read, by their names; ``listing``: paths that ``amfs ls``
     shows, and those of them that it marks as lost; ``lost``: nodes that are members no more; ``replicas``: the nodes that had each
     file when it was closed (stripes lie twice at most)."""
     # A node that is cut off, or was stopped, answers from what it knew until it ends: docs/promises.md.

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 SIZES = (0, 1, 100, 4096, 30_000, 30_000, 300_000, 1_500_000)
-#: What a file system may say when a node has died, or this one was taken for dead. ENOENT is not among them.
+#: Errors that a file system may tell when a node has died, or this one was taken for dead. ENOENT is not among them.
 HONEST = (errno.EIO, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNABORTED, errno.EHOSTDOWN, errno.ESTALE)
 
 

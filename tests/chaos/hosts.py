@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-#: A network card that nobody has: what is sent to it is lost without a word, as on a broken path.
+#: A network card that nobody has: packets to it are lost without a word, as on a broken path.
 NOBODY = "02:00:00:00:00:01"
 NETEM = ("delay", "1ms", "0.5ms", "loss", "0.2%")
 
@@ -48,7 +48,7 @@ def ip(*arguments: str) -> None:
 
 
 class Hosts:
-    """``count`` hosts for nodes, and one more, the last, for whoever submits. ``remarks``: what this machine does not allow."""
+    """``count`` hosts for nodes, and one more, the last, for the submitter. ``remarks``: things that this machine does not allow."""
 
     def __init__(self, count: int, home: Path, mark: str, isolated: bool) -> None:
         self.remarks: list[str] = []

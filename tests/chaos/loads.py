@@ -1,4 +1,4 @@
-"""Workflows as loads of a chaos run: what is submitted, and what must come of it. The outputs are compared with those of a run left alone.
+"""Workflows as loads of a chaos run: the tasks, and their proper results. The outputs are compared with those of a run left alone.
 
 Must not know disturbances. The load of the file system is in ``fsload.py``.
 """

@@ -82,7 +82,7 @@ class Session:
         self.killed.append(node)
 
     def short(self) -> str:
-        """What status says of files with fewer copies than asked for, if there is room for those."""
+        """The line of status about files with fewer copies than asked for, if there is room for those."""
         lines = [line for line in self.amfs("status", self.name).splitlines() if "fewer copies" in line]
         if not lines:
             return ""
@@ -154,7 +154,7 @@ def copies_are_there(session: Session) -> str:
 
 
 def run_cell(cell: Cell, seed: int, seconds: float, clients: int, home: Path) -> tuple[list[str], str]:
-    """What is wrong, and a line about it."""
+    """The faults, and a line about them."""
     session = Session(cell, home)
     findings: list[str] = []
     programs: list[Client] = []

@@ -24,7 +24,7 @@ SIZES = (0, 1, 4096, 70_000, 512 << 10, 3 * BIG, 9 * BIG)
 CUTS = (0, 1, 4095, 70_000, 512 << 10, (512 << 10) + 1, 5 * BIG, 40 * BIG, 1 << 30, 999_999_999_999_999)
 FILES = 24
 SHADOWS = Path("/dev/shm")
-#: What may be said when there is no room, or a node has died. Wrong content may not.
+#: Errors that are right when there is no room, or a node has died. Wrong content is not.
 HONEST = (
     errno.ENOSPC, errno.EIO, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNABORTED, errno.EHOSTDOWN, errno.ESTALE, errno.EFBIG, errno.EBUSY,
 )  # fmt: skip
@@ -173,7 +173,7 @@ def write(path: str, data: bytes) -> None:
 
 
 def through_map(file: int, data: bytes) -> None:
-    """Four bytes, here and there among the first 9 MiB. By another process: who has mapped a file of a node that is killed gets SIGBUS."""
+    """Four bytes, here and there among the first 9 MiB. By another process, which gets SIGBUS if the node of the file is killed."""
     size = min(os.fstat(file).st_size, 9 * BIG)
     if not size:
         return

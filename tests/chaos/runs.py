@@ -29,7 +29,7 @@ WRITE_S = 3.0  # how long programs go on after a disturbance
 
 
 class Plan:
-    """What a seed says. ``load``: a workflow of ``loads``, or "fs"; ``kind``: of the disturbance; ``replicas``: of each file in ``fs``.
+    """A seed's run. ``load``: a workflow of ``loads``, or "fs"; ``kind``: of the disturbance; ``replicas``: of each file in ``fs``.
     "" and 0 draw them."""
 
     def __init__(self, seed: int, load: str = "", kind: str = "", replicas: int = 0) -> None:
@@ -42,7 +42,7 @@ class Plan:
         rng = random.Random(f"amfs chaos {seed}")  # apart, so that naming load and kind changes nothing else
         self.workflow = loads.workflow(self.load, rng) if self.load != "fs" else None
         self.replicas = (replicas or random.Random(f"amfs chaos {seed}: replicas").choice((1, 2))) if self.load == "fs" else 1
-        self.moment = rng.uniform(0.0, 0.9)  # what part of the tasks have ended then
+        self.moment = rng.uniform(0.0, 0.9)  # the part of the tasks that have ended then
         self.delay_s = rng.uniform(0.0, 0.3)
         self.disturbance = disturbances.KINDS[self.kind](rng, NODES)
         self.rng = rng
@@ -60,7 +60,7 @@ def fits(load: str, kind: str) -> bool:
 
 
 class Outcome:
-    """What came of a run. ``findings`` empty: all is as promised."""
+    """The result of a run. ``findings`` empty: all is as promised."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -207,7 +207,7 @@ def run_workflow(plan: Plan, home: Path, session: Session, outcome: Outcome, bas
 
 
 def lost_work(trace: Path, gone: set[int], at: float) -> float:
-    """Task-seconds: what had been done and was done again, and what each lost node may have been doing since its last result."""
+    """Task-seconds: of work that was done again, and of work that each lost node may have been doing since its last result."""
     from amfs.runs.trace import read_trace
 
     read = read_trace(trace)
@@ -227,7 +227,7 @@ def lost_work(trace: Path, gone: set[int], at: float) -> float:
 
 
 def after_a_run(session: Session, living: list[Node]) -> list[str]:
-    """What living nodes still have of a run that has ended: sandboxes, files, processes."""
+    """Remains on living nodes of a run that has ended: sandboxes, files, processes."""
     stores = {path for node in living for path in Path("/dev/shm").glob(f"amfs-*-{session.name}-n{node.number}-*")}
     end = time.monotonic() + LEAVE_S
     while True:
@@ -341,7 +341,7 @@ def run(plan: Plan, keep: Path, baselines: Baselines) -> Outcome:
 
 
 def no_files(directory: str, names: list[str]) -> list[str]:
-    """What is not copied: mounts and sockets."""
+    """Names that are not copied: mounts and sockets."""
     return [name for name in names if name.startswith("mount-") or stat.S_ISSOCK(os.lstat(f"{directory}/{name}").st_mode)]
 
 

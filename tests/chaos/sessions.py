@@ -159,7 +159,7 @@ class Session:
             self.run(other, "status", self.name)
 
     def leftovers(self) -> list[str]:
-        """What is left of the session on this machine."""
+        """Remains of the session on this machine."""
         found = [f"process {pid}: {what}" for pid, what in self.processes()]
         found += [f"store {path}" for path in SHM.glob(f"amfs-{os.getuid()}-{self.name}-*")]
         with open("/proc/self/mounts") as mounts:

@@ -239,7 +239,7 @@ class Run:
     # ── what must hold ─────────────────────────────────────────────────────────────────────────────
 
     def work(self) -> None:
-        """The run, disturbed, and if it could not go on, what is left of it in new jobs."""
+        """The run, disturbed, and if it could not go on, the rest of it in new jobs."""
         if self.what == "limit":
             time.sleep(max(0.0, self.began + DRAIN_S - self.chance.uniform(2.0, 6.0) - time.monotonic()))
         process = self.driven()
@@ -347,7 +347,7 @@ class Run:
 
 
 def left(slurm: Slurm) -> list[str]:
-    """What amfs has left anywhere: files of hosts' memory, jobs, records in the home, processes. Python's own bytecode is nobody's."""
+    """Remains of amfs anywhere: files of hosts' memory, jobs, records in the home, processes. Python's own bytecode is nobody's."""
     bytecode = os.environ.get("PYTHONPYCACHEPREFIX") or "/nowhere"
     found = [f"job {line}" for line in slurm.queue()]
     found += [str(path) for path in (slurm.hosts.login.home / ".amfs/sessions").glob("*")]

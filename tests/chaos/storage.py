@@ -455,7 +455,7 @@ def main() -> int:
     parser.add_argument("--outages", type=int, default=5, help="of the server, likewise")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # who is started in the background ignores it, and so do its children
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a program started in the background ignores it, and so do its children
     findings = 0
     for name in options.stores.split(","):
         begun = time.perf_counter()

@@ -38,7 +38,7 @@ class Store:
     name = ""
     writes = True
     hides_dotted = False  # names that begin with a dot are in no listing
-    forgets = False  # what it had, when it is killed
+    forgets = False  # its objects, when it is killed
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -73,7 +73,7 @@ class Store:
         raise NotImplementedError
 
     def unfinished(self) -> list[str]:
-        """What commands have left that were killed, and nobody sees as an object."""
+        """Remains of commands that were killed, which nobody sees as objects."""
         return []
 
     def put_all(self, objects: Mapping[str, bytes]) -> None:

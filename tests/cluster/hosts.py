@@ -93,7 +93,7 @@ class Host:
         return done
 
     def start(self, *argv: str, log: Path, cwd: Path | str | None = None, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Start a command there; what it says goes to ``log``."""
+        """Start a command there; its output goes to ``log``."""
         with open(log, "ab") as out:
             words = self.command(argv, cwd or self.home)
             return subprocess.Popen(

@@ -124,7 +124,7 @@ class Slurm:
             self.controller.wait(timeout=30)
 
     def on_login(self, *argv: str, check: bool = True, input: str | None = None, timeout: float = 90) -> str:
-        """What a command says on the login host."""
+        """The output of a command on the login host."""
         return self.hosts.login.run(*argv, env=self.env, check=check, input=input, timeout=timeout).stdout
 
     def queue(self) -> list[str]:

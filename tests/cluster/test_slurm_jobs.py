@@ -15,7 +15,7 @@ TASKS = "".join(f"t{k} -b sh -o o{k} -a -c 'hostname > o{k}; sleep 0.2'\n" for k
 
 
 def left(slurm: Slurm) -> list[str]:
-    """What amfs has left on any host."""
+    """Remains of amfs on any host."""
     places = [(host, place) for host in slurm.hosts.all for place in ("/dev/shm", "/tmp/amfs-0")]
     return [f"{host.name}:{place}/{name}" for host, place in places for name in host.listing(place)]
 
@@ -27,7 +27,7 @@ def job(slurm: Slurm, nodes: int, script: str, *options: str) -> str:
 
 
 def over(slurm: Slurm, number: str) -> str:
-    """Wait until a job is over; what it has said."""
+    """Wait until a job is over; its output."""
     until(lambda: not any(line.startswith(f"{number}|") for line in slurm.queue()), f"job {number} goes on")
     return (slurm.hosts.login.home / f"job-{number}.log").read_text()
 

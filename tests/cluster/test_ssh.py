@@ -27,7 +27,7 @@ def up_nodes(host: Host, name: str = "lab") -> list[dict[str, Any]]:
 
 
 def left(hosts: Hosts) -> list[str]:
-    """What amfs has left on any host. Semaphores in /dev/shm are Python's, of other programs."""
+    """Remains of amfs on any host. Semaphores in /dev/shm are Python's, of other programs."""
     places = [(host, place) for host in hosts.all for place in ("/dev/shm", "/tmp/amfs-0")]
     return [f"{host.name}:{place}/{name}" for host, place in places for name in host.listing(place) if not name.startswith("sem.")]
 

@@ -30,7 +30,7 @@ def up(slurm: Slurm, host: int | None = None) -> int:
 
 
 def left(slurm: Slurm) -> list[str]:
-    """What amfs has left anywhere."""
+    """Remains of amfs anywhere."""
     places = [(host, place) for host in slurm.hosts.all for place in ("/dev/shm", "/tmp/amfs-0")]
     found = [f"{host.name}:{place}/{name}" for host, place in places for name in host.listing(place)]
     jobs = [line for line in slurm.queue() if "|COMPLETING|" not in line]

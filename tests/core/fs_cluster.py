@@ -1,6 +1,6 @@
 """Several nodes' file system machines with real shards, joined by links that a seeded scheduler delivers; parts are bytearrays.
 
-Owns the order in which things happen. What the machines ask the hands to do is done at once or later, as the seed says.
+Owns the order in which things happen. The hands do the works of the machines at once or later, as the seed says.
 """
 
 from __future__ import annotations
@@ -65,19 +65,19 @@ class Cluster:
         self.time = 0.0
         self.nanoseconds = 1_000_000_000_000
         self.contents = Contents(self.random, self.clock, self.later, lambda a, b: b not in self.dead)
-        self.held_works: set[type] = set()  # what does not end until this is cleared
+        self.held_works: set[type] = set()  # works that do not end until this is cleared
         self.held_links: set[tuple[int, int]] = set()  # likewise messages that do not arrive
         self.held_backups = False  # do changes not reach backups now?
         self.links: dict[tuple[int, int], deque[m.Message]] = {}
         self.worked: dict[int, deque[FsWorked | FsHandlesClosed | FsStriped | FsRequested]] = {}
-        self.slow: dict[int, deque[FsWork]] = {}  # of each node: what is done beside all else, one after the other
-        self.unsettled: list[tuple[Node, FsWorked, Changed]] = []  # works that have changed what backups do not know
+        self.slow: dict[int, deque[FsWork]] = {}  # of each node: works done beside all else, one after the other
+        self.unsettled: list[tuple[Node, FsWorked, Changed]] = []  # works with changes that backups do not know
         self.answers: dict[object, tuple[int, Any]] = {}
         self.mounted: dict[tuple[int, int, int], set[int]] = {}  # (node, endpoint, inode): handles that a mount has open
-        self.on_answer: dict[object, Callable[[], None]] = {}  # what a mount does as soon as it is answered
+        self.on_answer: dict[object, Callable[[], None]] = {}  # the next act of a mount as soon as it is answered
         self.done: dict[object, tuple[int, Any]] = {}
         self.settled: dict[tuple[int, int], list[Any]] = {}  # (node, number of an attempt): the error and the traces
-        self.given: list[int] = []  # what files of runs were given
+        self.given: list[int] = []  # room given to files of runs
         self.moved: list[MovedAway] = []
         self.serial = 0
         self.silent = False  # data ports do not answer: nothing comes to backups, and waits for them end so
@@ -124,7 +124,7 @@ class Cluster:
         for effect in effects:
             if isinstance(effect, Send):
                 if effect.to in self.nodes and effect.to not in self.dead:
-                    # Through the wire format: what arrives are lists where tuples were sent.
+                    # Through the wire format: lists arrive where tuples were sent.
                     message = decode(bytes(encode(Packet(node.number, effect.to, 1, 1, 1, 0, (effect.message,))))).messages[0]
                     self.links.setdefault((node.number, effect.to), deque()).append(message)
                 elif effect.to not in self.nodes:
@@ -296,7 +296,7 @@ class Cluster:
                 del under_way[key]
 
     def check(self) -> None:
-        """What must hold when nothing is under way: every entry's inode is there, counted right, and nothing else is."""
+        """Check, when nothing is under way: every entry's inode is there, counted right, and nothing else is."""
         live = [node for node in self.nodes.values() if node.number not in self.dead]
         counted: dict[int, int] = {}
         directories = {1}

@@ -1,4 +1,4 @@
-"""What tests of several nodes do again and again: programs on their files, nodes that come and go."""
+"""Steps that tests of several nodes repeat: programs on their files, nodes that come and go."""
 
 from __future__ import annotations
 

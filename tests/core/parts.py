@@ -1,4 +1,4 @@
-"""What the stories about tasks share: one run, short ways to write tasks and how they ended."""
+"""Shared by the stories about tasks: one run, short ways to write tasks and how they ended."""
 
 from __future__ import annotations
 

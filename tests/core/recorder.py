@@ -121,7 +121,7 @@ class Recorder(Generic[T]):
         return self
 
     def forget(self) -> Self:
-        """What was said so far is not what the test is about."""
+        """The test is not about the messages so far."""
         self.sent.clear()
         self.effects.clear()
         return self

@@ -1,4 +1,4 @@
-"""Order without files: what the checks say of ``after``, and how its tokens travel whatever comes in between."""
+"""Order without files: the checks of ``after``, and how its tokens travel whatever comes in between."""
 
 from __future__ import annotations
 

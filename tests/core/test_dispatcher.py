@@ -275,8 +275,8 @@ def test_a_task_on_its_way_between_two_workers_is_lost_with_the_one_that_gave_it
 
 @pytest.mark.parametrize(("outcome", "lossy"), [(Outcome.INPUT_CHANGED, True), (Outcome.INPUT_CHANGED, False), (Outcome.INPUT_LOST, False)])
 def test_a_reader_of_what_others_changed_runs_again(outcome: Outcome, lossy: bool) -> None:
-    """Seed 201558: a lost node's task was done again, and wrote its output to shared storage over the one that another read. What the spill
-    directory loses is never the fault of the task."""
+    """Seed 201558: a lost node's task was done again, and wrote its output to shared storage over the one that another read. A loss
+    of the spill directory is never the fault of the task."""
     unit = Unit([0, 1], data_aware=False).submit(spec(1))
     if lossy:
         unit.view(0)

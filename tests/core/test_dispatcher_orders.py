@@ -28,7 +28,7 @@ class RandomOrders(RuleBasedStateMachine):
         self.submitted: list[int] = []
         self.told: Counter[int] = Counter()
         self.succeeded: set[int] = set()
-        self.old: list[tuple[int, m.Result]] = []  # what was reported before, to be repeated
+        self.old: list[tuple[int, m.Result]] = []  # earlier reports, to be repeated
         self.next_node = 10
 
     def listen(self) -> None:

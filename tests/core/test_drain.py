@@ -66,7 +66,7 @@ def test_it_leaves_when_nothing_is_left_and_no_task_runs() -> None:
 
 
 class Runs(Tasks):
-    """What node 1 has of a run of client ``CLIENT``."""
+    """Files of a run of client ``CLIENT`` that node 1 has."""
 
     def __init__(self) -> None:
         self.runs = {7: CLIENT}
@@ -82,7 +82,7 @@ class Runs(Tasks):
 
 
 def asked(node: Recorder[Drain]) -> dict[int, int]:
-    """Who is asked whether all is heard, and the number of the question."""
+    """The nodes asked whether all is heard, and the number of the question."""
     return {to: question.number for to, question in node.take_all(m.Farewell)}
 
 

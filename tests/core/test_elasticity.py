@@ -1,4 +1,4 @@
-"""The machine that applies a policy: what it asks for, what it never asks for, and that it comes to rest."""
+"""The machine that applies a policy: its orders, orders that it never gives, and that it comes to rest."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ SHRINK = st.one_of(
 def test_the_check_finds_what_would_go_up_and_down(
     up: str, grow: str, down: str, shrink: str, least: int, more: int, data: st.DataObject
 ) -> None:
-    """Followed step by step with one load after another: what the check passes never goes up, down and up again."""
+    """Followed step by step with one load after another: a policy that the check passes never goes up, down and up again."""
     text = two((up.format(">"), grow), (down.format("<"), shrink), f"min = {least}\nmax = {least + more}\n")
     try:
         policy = check(parse(text, "p"))

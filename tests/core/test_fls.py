@@ -1,7 +1,7 @@
 """The shard of the File Location Service against a model made of plain dicts and sets.
 
 The model says for every message exactly which answers must follow: waiters are told once, a file is dropped when its readers are used
-up and never after a node was lost, what is repeated does no harm.
+up and never after a node was lost, repetitions do no harm.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def test_nothing_of_an_ended_run_comes_back() -> None:
 
 @dataclass
 class Known:
-    """What a reader of the protocol would write down of one file."""
+    """Notes of a reader of the protocol on one file."""
 
     holders: list[int] = field(default_factory=list)
     waiting: set[int] = field(default_factory=set)
@@ -252,7 +252,7 @@ class AgainstModel(RuleBasedStateMachine):
         self.compare()
 
     def compare(self) -> None:
-        """What was said, taken apart into single statements, is what the model expected; and both know the same."""
+        """The messages, taken apart into single statements, are those that the model expected; and both know the same."""
         said: list[tuple[object, ...]] = []
         for to, message in self.fls.sent:
             match message:

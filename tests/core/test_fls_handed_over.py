@@ -73,7 +73,7 @@ def test_the_new_owner_knows_all_that_the_old_one_knew_and_drops_the_file_after_
 
 
 def test_every_fact_of_a_record_is_handed_over() -> None:
-    """Whoever gives a record one more field is to hand it over, too."""
+    """A further field of a record must be handed over, too."""
     record = FileRecord("7/a")
     for number, field in enumerate(FileRecord.__slots__):
         kind = type(getattr(record, field))

@@ -44,7 +44,7 @@ class Appender:
 
 
 class MountAppender(Appender):
-    """The same through a mount: what lies here it opens by itself if the shard is here, too; else as soon as it is answered. That the last
+    """The same through a mount: it opens a file here by itself if the shard is here, too; else as soon as it is answered. That the last
     of its handles is closed is heard later, and that nobody uses the file only if nobody does."""
 
     def __init__(self, cluster: Cluster, ino: int, node: int, endpoint: int, line: bytes) -> None:

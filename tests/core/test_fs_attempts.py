@@ -1,4 +1,4 @@
-"""What attempts at blind tasks have made, by machines of several nodes: published or taken back wherever the records lie and go."""
+"""Files made by attempts at blind tasks, by machines of several nodes: published or taken back wherever the records lie and go."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_an_older_content_that_others_hold_is_not_what_a_dead_writer_left(seed: 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_a_file_that_is_closed_while_the_owner_of_its_record_dies_has_its_content(seed: int) -> None:
-    """The writer lives. What it wrote is there, although the owner may have died before it heard of the closing, or before its answer."""
+    """The writer lives. Its content is there, although the owner may have died before it heard of the closing, or before its answer."""
     cluster = Cluster(3, seed)
     handles = {}
     for number in range(12):
@@ -349,7 +349,7 @@ def test_a_file_is_opened_while_the_node_of_its_record_dies(flags: int, asker: i
 
 @pytest.mark.parametrize("seed", range(6))
 def test_who_was_let_in_to_write_by_a_node_that_died_before_it_said_so_brings_the_content(seed: int) -> None:
-    """The heir knows it as the writer, and does not say that it has just become that: what lies there need not be the content."""
+    """The heir knows it as the writer, and does not say that it has just become that: the part there need not be the content."""
     cluster = Cluster(4, seed)
     name = names_at(cluster, 2)[0]
     ino = write(cluster, 0, b"/" + name, b"first")
@@ -448,7 +448,7 @@ def test_a_directory_is_renamed_while_the_manager_dies(partition: int, to: int, 
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("dies", [1, 2])
 def test_a_file_is_renamed_while_a_node_of_its_names_dies(there: bool, dies: int) -> None:
-    """It had two names for good, and counted one: who removed the old name took the content of the new one along."""
+    """It had two names for good, and counted one: a program that removed the old name took the content of the new one along."""
     for steps in range(1, 60, 2):
         cluster = Cluster(4, steps)
         old, new = names_at(cluster, 1)[0], names_at(cluster, 2)[0]

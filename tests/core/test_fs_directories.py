@@ -93,7 +93,7 @@ def test_one_of_all_that_remove_a_directory_removes_it(seed: int) -> None:
 
 
 def test_a_directory_is_made_moved_and_removed_by_all_at_once() -> None:
-    """Whoever is first: each change is made whole or refused."""
+    """In any order: each change is made whole or refused."""
     seen = set()
     for seed in range(80):
         cluster = Cluster(4, seed)

@@ -1,4 +1,4 @@
-"""What only one node has goes to others before it leaves: whole files, stripes, names; whatever the order of messages."""
+"""Data that only one node has goes to others before it leaves: whole files, stripes, names; whatever the order of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a full node does, in its order: copies that others hold go, single files are spilled, and only then is the write refused."""
+"""The acts of a full node, in their order: copies that others hold go, single files are spilled, and only then is the write refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read(real: Real, path: bytes, node: int) -> bytes:
 
 
 def full(cluster: Cluster, node: int, wanted: int, serial: int = 1) -> list[int]:
-    """What it answers."""
+    """Its answer."""
     cluster.nodes[node].freed.clear()
     cluster.tell(cluster.nodes[node], FsFull(serial, wanted))
     cluster.settle()

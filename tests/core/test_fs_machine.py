@@ -332,7 +332,7 @@ def test_who_is_asked_to_hold_it_open_when_a_third_has_written_it_meanwhile_does
 
 @pytest.mark.parametrize("seed", range(20))
 def test_two_on_a_node_who_open_what_lies_elsewhere_write_into_the_same_file(seed: int) -> None:
-    """What one has brought is not brought again over what the other has written to it."""
+    """A file that one has brought is not brought again over the other's writes."""
     cluster = Cluster(2, seed)
     real = Real(cluster)
     path = b"/f%d" % seed
@@ -566,7 +566,7 @@ def test_a_node_that_joins_takes_over_only_its_share(seed: int) -> None:
 
 
 def test_what_a_file_is_put_in_place_of_is_not_cut_before() -> None:
-    """A task had run twice on a node. What lay there of its output was a link to the very file that was to be put in its place. To cut one
+    """A task had run twice on a node. Its output there was a link to the very file that was to be put in its place. To cut one
     emptied both (chaos run 22000: a file of the session read as empty)."""
     cluster = Cluster(2, 1)
     real = Real(cluster)

@@ -1,4 +1,4 @@
-"""Content that changes without moving its time, as a store through a mapping does: who is about to write it begins with what it is."""
+"""Content that changes without moving its time, as a store through a mapping does: its next writer begins with the present content."""
 
 from __future__ import annotations
 

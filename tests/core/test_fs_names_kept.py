@@ -245,7 +245,7 @@ def test_a_node_that_dies_while_its_partitions_are_on_their_way_takes_only_its_o
 
 @pytest.mark.parametrize("knows", [(), (2,)], ids=["nobody-knows", "another-knows"])
 def test_a_manager_that_was_not_introduced_learns_the_directories(knows: tuple[int, ...]) -> None:
-    """The one before it died first. What another node has been told it has, too; else the session begins again, without directories."""
+    """The one before it died first. It also has the news that another node has; else the session begins again, without directories."""
     cluster = Cluster(1)
     cluster.call(0, "mkdir_path", b"/old", 0o755, False)
     for number in knows:
@@ -361,7 +361,7 @@ def test_a_listing_that_meets_a_death_is_made_again() -> None:
 
 def test_a_file_that_another_closes_before_its_maker_is_answered_is_still_its_makers() -> None:
     """Seed 8001085: the record waited for a backup. A reader of the same node closed the file meanwhile, which passed for the end of the
-    writing; what was written later was in no record."""
+    writing; later writes were in no record."""
     cluster = Cluster(3)
     path = b"/" + name_at(cluster, 0)
     cluster.held_backups = True

@@ -1,4 +1,4 @@
-"""What is left of a rename that a mount has begun between shards, and could not end: the poll loop takes it back, or ends it."""
+"""The rest of a rename that a mount has begun between shards, and could not end: the poll loop takes it back, or ends it."""
 
 from __future__ import annotations
 

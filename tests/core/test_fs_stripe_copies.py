@@ -1,4 +1,4 @@
-"""Copies of stripes, by machines of several nodes: what a death takes along, and what it does not."""
+"""Copies of stripes, by machines of several nodes: stripes that a death takes along, and those that stay."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_the_next_node_may_die_as_soon_as_no_node_knows_of_missing_copies(seed: 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_node_that_joins_takes_no_copy_away(seed: int) -> None:
-    """Whoever dies while the new node is being brought in step: all is whole."""
+    """A node dies while the new one is being brought in step: all is whole."""
     for dead in range(3):
         cluster = session(3, seed)
         for number in range(COUNT):

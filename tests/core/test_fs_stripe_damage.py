@@ -161,7 +161,7 @@ def test_a_file_that_is_removed_meanwhile_leaves_nothing() -> None:
 
 
 def test_the_heir_of_a_damaged_stripe_says_that_the_file_is_lost() -> None:
-    """It had a damaged copy itself, and could not reach the owner then, who died before it had looked."""
+    """It had a damaged copy itself, and could not reach the owner then, which died before it had looked."""
     cluster, damaged, ino = one_file(4, 6)
     owner, keeper = places(cluster, ino, 0)
     damaged.unreachable = 1 << 30

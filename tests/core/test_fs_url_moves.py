@@ -1,4 +1,4 @@
-"""Moves between a node and storage at URLs, on a virtual clock: what is begun, what is told, and when a move is given up."""
+"""Moves between a node and storage at URLs, on a virtual clock: moves that begin, news of them, and when one is given up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECRET = Secret(b"a-key-that-nobody-sees", ("s3://bucket/",))
 
 
 class Moves:
-    """Three nodes; the second one is asked through the first. ``begun``: what its I/O was told to do."""
+    """Three nodes; the second one is asked through the first. ``begun``: orders to its I/O."""
 
     def __init__(self, seed: int) -> None:
         self.cluster = Cluster(3, seed)

@@ -123,5 +123,5 @@ def test_a_small_file_is_dumped_by_one_reading() -> None:
         assert moving.move(DUMP, file) == [UrlEnd(3, len(CONTENT))]
         assert moving.stored[-1].digest
     moving.refuses = 0
-    moving.move(DUMP, file._replace(size=len(CONTENT)))  # what is there may be the same: a digest is needed
+    moving.move(DUMP, file._replace(size=len(CONTENT)))  # the object there may be the same: a digest is needed
     assert moving.stored[-1].digest

@@ -1,4 +1,4 @@
-"""Files that are finished from the start, on several nodes: what is left when the entry cannot be made, or its node dies meanwhile."""
+"""Files that are finished from the start, on several nodes: the remains when the entry cannot be made, or its node dies meanwhile."""
 
 from __future__ import annotations
 

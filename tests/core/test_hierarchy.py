@@ -1,4 +1,4 @@
-"""Tasks that stand for workflows whose documents other tasks make, as the submitter sees them: what goes out when, and how it ends."""
+"""Tasks that stand for workflows whose documents other tasks make, as the submitter sees them: when each goes out, and how it ends."""
 
 from __future__ import annotations
 

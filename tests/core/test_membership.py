@@ -1,4 +1,4 @@
-"""Who is in the session: stories of one node, of how it gets in, stays in, and becomes manager. Several nodes: test_membership_cuts.py."""
+"""Members of the session: stories of one node, of how it gets in, stays in, and becomes manager. Several nodes: test_membership_cuts.py."""
 
 from __future__ import annotations
 

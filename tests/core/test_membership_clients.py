@@ -1,4 +1,4 @@
-"""Membership and clients: what they are told, whose runs the manager ends, and that a journal has one run at a time."""
+"""Membership and clients: news for them, the end of their runs by the manager, and that a journal has one run at a time."""
 
 from __future__ import annotations
 

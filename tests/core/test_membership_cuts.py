@@ -176,7 +176,7 @@ def test_of_two_sides_of_a_cut_the_majority_goes_on_and_the_other_ends(side: tup
 
 
 def test_a_manager_that_is_heard_by_fewer_than_half_takes_nobody_for_dead() -> None:
-    """Seed 1010741, a cut in one direction: it heard the others, who had chosen another manager, and gave up links that nobody answered."""
+    """Seed 1010741, a cut in one direction: it heard the others, which had another manager, and gave up links that nobody answered."""
     manager = manager_of(1, 2, 3, 4)
     for node in (2, 3, 4):
         manager.tell(node, m.Heartbeat(1, True))

@@ -50,7 +50,7 @@ def test_the_last_node_goes_on_when_all_the_others_leave_at_once(order: tuple[in
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_the_last_node_goes_on_though_it_was_stopped_while_the_others_left(order: tuple[int, ...]) -> None:
-    """It ended 12 s later: it took them for nodes that may have left it out. What they say when they leave says that they have not."""
+    """It ended 12 s later: it took them for nodes that may have left it out. Their words on leaving tell that they have not."""
     last = late(node_in(view_of(1, 0, 0, 1, 2, 3), 3).advance(BEAT), 4.5)
     for node in order:
         last.tell(node, m.Leave(node))

@@ -1,4 +1,4 @@
-"""The partition table and the paths of files: what moves when nodes come and go, and where things lie."""
+"""The partition table and the paths of files: partitions that move when nodes come and go, and where things lie."""
 
 from __future__ import annotations
 

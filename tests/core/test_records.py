@@ -1,4 +1,4 @@
-"""Packed task records: what goes in comes out, and the native launcher takes what is packed and refuses what is damaged."""
+"""Packed task records: they come out as they went in, and the native launcher takes them and refuses damaged ones."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_torn_record_is_noticed(missing: int) -> None:
 
 @pytest.fixture(scope="module")
 def launcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
-    """A real launcher whose only slot is taken: what it takes in it does not start."""
+    """A real launcher whose only slot is taken: it does not start the tasks that it takes in."""
     root: Path = tmp_path_factory.mktemp("records")
     for directory in ("sandboxes", "base"):
         (root / directory).mkdir()

@@ -1,4 +1,4 @@
-"""What need not run again (``workflow.resume``), against a definition that tries until nothing changes."""
+"""Tasks that need not run again (``workflow.resume``), against a definition that tries until nothing changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Past(NamedTuple):
         return (lambda tid, name: name in self.there), (lambda task, name: name in self.finals)
 
     def must_run(self) -> set[int]:
-        """By definition: what did not finish, has lost a final, or made what one that must run reads and is not there. To the least
+        """By definition: tasks that did not finish, lost a final, or made a missing file that one that must run reads. To the least
         fixed point."""
         writer = {name: tid for tid, task in enumerate(self.tasks) for name in task.outputs}
         must = set(range(len(self.tasks))) - self.done
@@ -66,7 +66,7 @@ def pasts(draw: st.DrawFn) -> Past:
     tasks = draw(st.permutations(tasks))
     subset = st.sets(st.sampled_from(made)) if made else st.just(set[str]())
     read = {name for task in tasks for name in task.inputs}
-    finals = (set(made) - read) | draw(subset)  # what nobody reads always is one
+    finals = (set(made) - read) | draw(subset)  # a file that nobody reads always is one
     done = draw(st.sets(st.integers(0, count - 1))) if count else set[int]()
     return Past(tasks, done, draw(subset), finals)
 
@@ -231,7 +231,7 @@ def test_what_lies_in_the_store_under_the_name_of_what_is_made_again_must_go() -
 @quickly
 @given(pasts(), st.randoms(use_true_random=False), st.booleans())
 def test_what_runs_of_a_list_that_grows_has_all_that_it_reads(past: Past, random: Random, together: bool) -> None:
-    """Whatever the order of the list and however it comes; what is there is in the store or on shared storage."""
+    """Whatever the order of the list and however it comes; files that are there are in the store or on shared storage."""
     tasks = [msgspec.structs.replace(task, keep=tuple(name for name in task.outputs if name in past.finals)) for task in past.tasks]
     stored = {name for name in past.there if random.random() < 0.5}
     done = {tasks[tid].id: (1,) * len(tasks[tid].outputs) for tid in past.done}

@@ -45,7 +45,7 @@ class Owned(NamedTuple):
     events: type[IntEnum]
     thing: Callable[[], Any]  # anew, in its first state
     move: Callable[[Any, Any], object]
-    key: str  # what an error must name
+    key: str  # an error must name it
 
 
 def peer_of(membership: Membership) -> Owned:
@@ -93,7 +93,7 @@ class Inode:
         self.meta.check()
 
     def move(self, event: states.InodeEvent) -> None:
-        """What the shard refuses, or does not take for a change, is no move."""
+        """A call that the shard refuses, or does not take for a change, is no move."""
         before, meta, ino, events = self.state, self.meta, self.ino, states.InodeEvent
         with suppress(OSError):
             match event:

@@ -1,4 +1,4 @@
-"""The submitter, as stories: the ordinary course of a run, what it gives to whom and when, and how a run ends."""
+"""The submitter, as stories: the ordinary course of a run, its orders to each node, and how a run ends."""
 
 from __future__ import annotations
 

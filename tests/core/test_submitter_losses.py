@@ -40,7 +40,7 @@ def test_who_keeps_the_record_of_a_file_hears_once_that_a_task_reads_it_again() 
 
 
 def test_files_that_died_and_nobody_misses_are_not_made_again() -> None:
-    """Whoever reads them may have them already, and go on reading for long."""
+    """A reader of them may have them already, and go on reading for long."""
     client = Client(*CHAIN, task("d")).begun(0, 1)
     client.submitted()
     client.ends(0, result(0, node=1)).effects_of(Ended)

@@ -1,4 +1,4 @@
-"""The worker, as stories: what one node says and does about its tasks and files, and nothing else.
+"""The worker, as stories: words and acts of one node about its tasks and files, and nothing else.
 
 The node under test is 0; the records of all files are kept by node 5, tasks come from the dispatcher on node 4, nodes 1 to 3 are
 neighbours in the unit.

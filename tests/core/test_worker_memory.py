@@ -1,4 +1,4 @@
-"""A worker whose memory is full, as stories: what leaves memory, what comes back, which tasks wait, and what is said when nothing helps.
+"""A worker whose memory is full, as stories: files that leave memory and come back, tasks that wait, and the message when nothing helps.
 
 The account is compared with the files after every event of every story (``check_invariants``), and by itself with random moves.
 """
@@ -273,7 +273,7 @@ def test_what_files_take_is_told_where_others_have_the_same_limit() -> None:
 
 
 def test_spare_copies_give_way_to_files_of_the_session() -> None:
-    """What only this node has stays, and so does what a task here is to read."""
+    """Files that only this node has stay, and so do inputs of tasks here."""
     node = Small(MemoryLimits(limit=LIMIT, firm=True), slots=1).makes(1, "a", 100 * KIB)
     node.assign(mine(2, "x", outputs="b"), mine(3, "y z"))
     node.located("x", 2, size=250 * KIB).located("y", 2, size=250 * KIB)
@@ -291,7 +291,7 @@ def test_spare_copies_give_way_to_files_of_the_session() -> None:
 
 
 def test_files_of_runs_go_by_need_and_by_age_when_files_of_the_session_want_room() -> None:
-    """The answer waits for the disk. What a task is to read goes only where a write would be refused."""
+    """The answer waits for the disk. The input of a task goes only where a write would be refused."""
     node = Small(MemoryLimits(limit=4 * LIMIT, spill="/disk"), slots=2).makes(1, "old", 100 * KIB)
     node.advance(10.0)
     node.makes(2, "new", 100 * KIB).makes(3, "read", 100 * KIB)

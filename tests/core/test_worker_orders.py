@@ -63,7 +63,7 @@ class RandomOrders(RuleBasedStateMachine):
         self.launched: list[int] = []  # serials
         self.tid_of: dict[int, int] = {}
         self.jobs: list[FetchData | CopyOut] = []
-        self.stored: set[str] = set()  # what the store holds
+        self.stored: set[str] = set()  # files in the store
 
     def call_view(self, dead: set[int]) -> None:
         neighbours = [node for node in HOLDERS if node in self.alive]

@@ -53,7 +53,7 @@ class Node(Recorder[Worker]):
         return self
 
     def launched(self) -> list[Record]:
-        """What went to the launcher since last asked."""
+        """The tasks that went to the launcher since last asked."""
         return [unpack_record(record) for launch in self.effects_of(Launch) for record in launch.records]
 
     def running(self) -> list[int]:

@@ -14,7 +14,7 @@ import pytest
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "ensembles"
 sys.path.insert(0, str(EXAMPLE))
 
-#: What is written in place of something in a file, and what the check says then.
+#: Text put in place of other text in a file, and the words of the check then.
 WRONG = {
     "lmps": ("prices0000.csv", "hour,0,cost,", "hour,0,cost,1", "cost: .* is not"),
     "blast": ("hits.tsv", "q_of_p0\tp0\t", "q_of_p0\tp1\t", "one search in the whole database"),

@@ -1,4 +1,4 @@
-"""What tasks leave running in the background is ended, and told; and a task's facts are not looked for in sentences."""
+"""Processes that tasks leave running in the background are ended, and told; and a task's facts are not looked for in sentences."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_names_of_files_in_reasons_are_not_taken_for_tasks(amfs: Amfs, tmp_path:
     assert "task a failed: changed its input: task #1" in done.stderr
 
 
-#: Where facts were once looked for in sentences: what a person is told may not be searched by a program.
+#: Where facts were once looked for in sentences: programs may not search words for people.
 FACTS = ("cli/run_driver.py", "node/node_io.py", "runs/tally.py", "engine/worker.py", "cli/explain.py",
          "engine/file_table.py", "engine/room.py")  # fmt: skip
 SEARCHED = re.compile(

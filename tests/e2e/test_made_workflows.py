@@ -60,7 +60,7 @@ class Place:
         return self.amfs("run", "--local", "-j", "2", *options, "outer.yml")
 
     def ran(self) -> list[str]:
-        """What has run since last asked."""
+        """The tasks that have run since last asked."""
         log = self.path / "log"
         found = sorted(log.read_text().split()) if log.exists() else []
         log.unlink(missing_ok=True)

@@ -30,7 +30,7 @@ if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
 
 Amfs = Callable[..., subprocess.CompletedProcess[str]]
 
-#: What mDAG asks of the network, what it writes wrongly, and what Debian does not ship.
+#: Stand-ins for answers of the network to mDAG, for its mistakes, and for programs that Debian does not ship.
 STANDINS = {
     "mArchiveList": 'for last; do :; done; cp "$MONTAGE_TEST/raw.tbl" "$last"; echo \'[struct stat="OK", count="9"]\'',
     "mDAGTbls": 'for word; do case "$word" in *big_region*) cp "$MONTAGE_TEST/dag/region.hdr" "$word";; esac; done; exec {real} "$@"',

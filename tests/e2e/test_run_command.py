@@ -1,4 +1,4 @@
-"""``amfs run`` as people and scripts use it: what is printed where, exit statuses, traces, Ctrl-C."""
+"""``amfs run`` as people and scripts use it: places of its output, exit statuses, traces, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_output_of_tasks_comes_in_one_piece_each(amfs: Amfs, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("nodes", [0, 1])
 def test_what_tasks_print_is_passed_on_whole_whether_they_fail_or_not(amfs: Amfs, tmp_path: Path, nodes: int) -> None:
-    """A megabyte is more than fits into a message; what a command prints before it fails (diff, grep) is wanted as well."""
+    """A megabyte is more than fits into a message; the output of a command before it fails (diff, grep) is wanted as well."""
     if nodes:
         assert amfs("up", "--name", "one", "--slots", "1").returncode == 0
     try:
@@ -143,7 +143,7 @@ def test_closed_and_full_streams(tmp_path: Path, redirection: str, status: int, 
 
 
 def test_a_full_journal_ends_the_run_before_its_end(tmp_path: Path) -> None:
-    """What is in the journal so far serves the next run."""
+    """The journal so far serves the next run."""
     (tmp_path / "list").write_text("".join(f"t{i} -b sh -a -c 'echo >> {tmp_path}/ran'\n" for i in range(600)))
 
     def limit() -> None:
@@ -173,7 +173,7 @@ def test_a_directory_that_is_gone(tmp_path: Path, command: str) -> None:
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
 @pytest.mark.parametrize(("command", "processes"), [("run", 1), ("run", 2), ("run", 3), ("up", 1), ("up", 6)])
 def test_too_few_processes_are_allowed(tmp_path: Path, command: str, processes: int) -> None:
-    """Only an ordinary user meets that limit. It is one of a number that nobody has, who may read everything."""
+    """Only an ordinary user meets that limit. It is one of a number that nobody has, which may read everything."""
     tmp_path.chmod(0o777)
     (tmp_path / "list").write_text("a -b true\n")
     rights = "+dac_override,+dac_read_search"

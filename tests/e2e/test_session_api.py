@@ -186,7 +186,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_what_a_killed_session_left_does_not_stand_for_what_an_edited_task_makes(tmp_path: Path) -> None:
-    """The store keeps the first file of a name; what another life left there is none of this one's."""
+    """The store keeps the first file of a name; files that another life left there are none of this one's."""
     place, store, journal = str(tmp_path), str(tmp_path / "store"), str(tmp_path / "j")
     os.mkdir(store)
     subprocess.run([sys.executable, "-c", KILLED, place, store, journal], check=False)

@@ -177,7 +177,7 @@ file sum<"sum"> = all(A);
         time.sleep(0.02)
     process.send_signal(blow)
     process.wait(timeout=60)
-    time.sleep(0.3)  # what ran is killed now
+    time.sleep(0.3)  # tasks that ran are killed now
     before = ran(place)
     ended = subprocess.run([*command, "--resume"], cwd=place, capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -185,7 +185,7 @@ file sum<"sum"> = all(A);
     assert (place / "sum").read_text().split() == [str(i) for i in range(10)]
     assert set(after) == {f"{kind}{i}" for kind in "pc" for i in range(10)}
     again = sum(after.values()) - 20
-    assert again <= 4, f"{before} {after}"  # what ran at the blow may run again, and what was lost with it
+    assert again <= 4, f"{before} {after}"  # tasks that ran at the blow may run again, and makers of files lost with it
 
 
 def test_a_program_in_a_session_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What a task may ask for, each through ``amfs run`` with real processes: retries, limits, cores, priorities, names that climb, kept
+"""Options of a task, each through ``amfs run`` with real processes: retries, limits, cores, priorities, names that climb, kept
 sandboxes, hashed outputs, staged inputs, reductions; and that nobody can spoil another's input."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One node's metadata and data behind mounts, without a session. What goes the long way is answered here in the simplest right way.
+"""One node's metadata and data behind mounts, without a session. Requests that go the long way are answered here in the simplest right way.
 
 The poll loop of a real node does more (other nodes); of one node alone it does the same.
 """
@@ -30,8 +30,8 @@ class OneNode:
         self.io.set_table([0] * PARTITIONS)
         self.mounts: list[Fuse] = []
         self.poll = select.epoll()
-        self.slow: list[str] = []  # what came the long way
-        self.told: list[tuple[Any, ...]] = []  # what wanted no answer
+        self.slow: list[str] = []  # requests that came the long way
+        self.told: list[tuple[Any, ...]] = []  # requests that wanted no answer
         attr = (1, stat.S_IFDIR | 0o755, 2, 0, 0, 0, 0, 0, 1, -1, -1, 0, 0, 0, 0, 0)
         self.meta.dir_set(1, MODE | UID | GID, attr, time.time_ns())
 

@@ -18,7 +18,7 @@ KIB = 1 << 10
 MIB = 1 << 20
 READ_AHEAD_KIB = 1020  # as amfs mount sets it
 ROOM = 2 * MIB
-PIPE = 255 * 4096  # what goes through a pipe beside the header
+PIPE = 255 * 4096  # bytes that go through a pipe beside the header
 WAYS: dict[str, dict[str, Any]] = {
     "copied": {"passthrough": False},
     "opened by the kernel": {"no_open": True},
@@ -92,7 +92,7 @@ def test_a_big_file_reads_the_same_again_after_its_pages_are_dropped(mounted: tu
 
 
 def test_reading_while_another_mount_cuts_the_file(serve: Any, room: memoryview) -> None:
-    """What is read is of the file, or nothing; and every answer has the length that it says, or the kernel would refuse it."""
+    """The bytes read are of the file, or none are read; and every answer has the length that it says, or the kernel would refuse it."""
     served = serve()
     path, _ = served.mount(**WAYS["copied"])
     other, _ = served.mount(**WAYS["copied"])

@@ -1,4 +1,4 @@
-"""The native mount over one node: what is open, what is kept, what the kernel is told, with each way of getting at the bytes."""
+"""The native mount over one node: open files, kept ones, news for the kernel, with each way of getting at the bytes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_nothing_is_left_open(serve: Any, way: dict[str, Any]) -> None:
 
 
 def test_a_file_has_a_digest_soon_after_it_was_closed(serve: Any, way: dict[str, Any]) -> None:
-    """Nobody has to send it or to ask: who asks once has it taken, so each file is asked about once."""
+    """Nobody has to send it or to ask: a single question has it taken, so each file is asked about once."""
     served = serve()
     path, _ = served.mount(**way)
     for number in range(8):
@@ -221,7 +221,7 @@ def _stat_twice(path: Path, count: int, cpu: int, line: Any) -> None:
 
 
 def test_change_before_who_looked_a_file_up_runs_again(serve: Any) -> None:
-    """Only then the kernel has the inode, and what was said of it: what it is told before that is lost on it."""
+    """Only then the kernel has the inode, and the answer about it: earlier news is lost on it."""
     count = 8
     served = serve()
     path, fuse = served.mount()

@@ -79,7 +79,7 @@ def check_upstream(workload: Workload, client: SimClient) -> None:
 
 
 def check_finals(workload: Workload, client: SimClient, shared: dict[str, int], faults: Faults) -> None:
-    """What finished tasks made and nobody read is on shared storage, whole; also when nodes died: no finished result is lost."""
+    """Files that finished tasks made and nobody read are on shared storage, whole; also when nodes died: no finished result is lost."""
     errors = {name for name, _, error in client.flushed if error}
     plan = workload.plan
     if client.over is None or client.over.reason:
@@ -129,7 +129,7 @@ def check_tries(workload: Workload, client: SimClient) -> None:
 
 
 def check_memory(cluster: Cluster, workload: Workload, client: SimClient) -> None:
-    """All tasks of a run have ended, and it has not been closed yet: what nobody will read any more is gone from the nodes' memory. After
+    """All tasks of a run have ended, and it has not been closed yet: files without further readers are gone from the nodes' memory. After
     nodes have left that were told to end only if they left in order."""
     if workload.open_ended or (cluster.draining and any(node.core.fls.keeping for node in cluster.alive())):
         return

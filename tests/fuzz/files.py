@@ -1,8 +1,8 @@
 """Programs that use the session's file system while a simulation goes on, and what they must find. Seen from outside of the machines.
 
 A user owns a directory, and writes whole files in it that say what they are; users read each other's. So what each reading may find is
-known: the content at the last ``close`` that was answered, or one that is being written at that moment (close-to-open). What a node takes
-along when it dies may be missing or refused, but never is an older content, or a mixture, taken for the file. Nor is a copy in which a bit
+known: the content at the last ``close`` that was answered, or one that is being written at that moment (close-to-open). Content that a dead
+node takes along may be missing or refused, but never is an older content, or a mixture, taken for the file. Nor is a copy in which a bit
 has flipped (``bit_flips``), but by programs of the node that keeps it.
 """
 
@@ -32,7 +32,7 @@ from amfs.vocabulary.partition import PartitionTable
 FIRST_USER = m.CLIENT_ID_MIN + 5000
 ANSWER_S = 60.0  # for one request, as ``client.connection`` has it
 FILES = 4  # of each user
-#: What a program may be told when nodes die: what was lost with them, and what nobody can say of what was under way.
+#: Errors that a program may get when nodes die: files were lost with them, or nobody can say how a call under way ended.
 LOST = frozenset((errno.EIO, errno.ENOENT, errno.ENOTDIR, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ESTALE, errno.EBADF, errno.EEXIST))
 
 
@@ -47,9 +47,9 @@ class File:
     """A file as its owner knows it. None: it is not there."""
 
     def __init__(self) -> None:
-        self.may_be: list[bytes | None] = [None]  # what a reader may find
-        self.ever: set[bytes | None] = {None}  # what it ever was
-        self.read: list[set[bytes | None]] = []  # by readers at this moment: what they may find
+        self.may_be: list[bytes | None] = [None]  # contents that a reader may find
+        self.ever: set[bytes | None] = {None}  # all its contents so far
+        self.read: list[set[bytes | None]] = []  # by readers at this moment: contents that they may find
         self.version = 0
         self.secured = False  # as many nodes have it as shall
 
@@ -80,7 +80,7 @@ class User(Process):
         self.gateway = -1
         self._lost: set[int] = set()  # nodes to which it has no connection any more
         self.left = files.load.steps
-        self._ahead: list[tuple[bytes, File]] = []  # what it still looks at, at the end
+        self._ahead: list[tuple[bytes, File]] = []  # files that it still looks at, at the end
         self.done = False
         self._serial = 0
         self._names = FILES
@@ -169,7 +169,7 @@ class User(Process):
         assert full or damaged or left or ((self.all.nodes_may_go or self.all.contents.gone) and gone), (
             f"user {self.number} is told {error!r}, and no node has died"
         )
-        for name in self._changing:  # what was asked may still be done, at any time: nobody can say what that file is from now on
+        for name in self._changing:  # the change may still be made, at any time: nobody can say what that file is from now on
             del self.own[name]
             self._names += 1
             self.own[self.home + b"/%d" % self._names] = File()
@@ -258,7 +258,7 @@ class User(Process):
         source.may(None)
         target.may(*moved)
         target.secured = source.secured
-        target.read += source.read  # who has opened it by its old name reads what is written by the new one
+        target.read += source.read  # programs that opened it by its old name read writes by the new one
 
     def _unlink(self, name: bytes) -> Step:
         file = self.own[name]
@@ -329,8 +329,8 @@ class SimFiles:
             user.die()
 
     def check_copies(self) -> None:
-        """Long after the last request: what was secured is whole, and on as many nodes as shall have it, if no more nodes have gone than it
-        was to survive. What a record says lies on a node does."""
+        """Long after the last request: secured content is whole, and on as many nodes as shall have it, if no more nodes have gone than it
+        was to survive. Nodes have the copies that records name."""
         nodes = {node.id: node for node in self.cluster.alive()}
         assert self.cluster.contents is not None
         if any(set(node.core.live) != set(nodes) for node in nodes.values()):

@@ -58,7 +58,7 @@ class Finding(AssertionError):
 
 
 def _brief(task: Task) -> str:
-    """What is out of the ordinary about a task, on one line."""
+    """The extraordinary about a task, on one line."""
     default = Task(task.id, task.argv)
     facts = [f"{name}={value!r}" for name in Task.__struct_fields__ if (value := getattr(task, name)) != getattr(default, name)]
     return " ".join([task.id, *facts])
@@ -149,10 +149,10 @@ def _clean_up(world: World, check: Callable[[], None]) -> None:
 
 
 def _carry_s(workload: Workload, world: World, limits: Limits) -> float:
-    """What it may take to move the files one after another: with nodes that have died, one disk may have to take most of them."""
+    """Seconds to move the files one after another: with nodes that have died, one disk may have to take most of them."""
     made, read = workload.bytes_moved()
     carry_s = made / world.storage.bandwidth_bytes_s + read / world.costs.bandwidth_bytes_s
-    if limits.memory.limit:  # what was made goes to a disk; for each reader it may go to the disk of another node, and comes back
+    if limits.memory.limit:  # a file made goes to a disk; for each reader it may go to the disk of another node, and comes back
         carry_s += (made + 2 * read) / DISK_BYTES_S
     return carry_s
 

@@ -57,7 +57,7 @@ def _renamed(task: Task, names: dict[str, str]) -> Task:
 
 
 def check_session_files(world: World, client: SimClient, *, names_may_go: bool) -> None:
-    """A run ended well: what its tasks made in the session is there, unless a node died of which it could not know any more."""
+    """A run ended well: files that its tasks made in the session are there, unless a node died of which it could not know any more."""
     if client.over is None or client.over.reason or names_may_go:
         return
     if not client.knew_all_deaths:

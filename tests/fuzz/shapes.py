@@ -15,7 +15,7 @@ BLOCKS: tuple[str, ...] = ("independent", "pairs", "chain", "fan out", "fan in",
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """What a workflow is made of. Probabilities are per task."""
+    """The make-up of a workflow. Probabilities are per task."""
 
     blocks: tuple[str, ...] = BLOCKS
     blocks_max: int = 5

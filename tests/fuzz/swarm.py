@@ -20,7 +20,7 @@ from fuzz.shapes import BLOCKS, Mix, random_tasks
 
 Theme = Callable[[random.Random], dict[str, Any]]
 
-#: What goes wrong, each strongly. Fields of ``Faults``.
+#: Faults, each strongly. Fields of ``Faults``.
 FAULTS: dict[str, Theme] = {
     "losses": lambda rng: {"loss": rng.uniform(0.03, 0.15)},
     "repetitions": lambda rng: {"duplication": rng.uniform(0.1, 0.5), "jitter_s": rng.choice((0.0, 0.001, 0.02))},

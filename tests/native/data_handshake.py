@@ -26,7 +26,7 @@ def proof(role: bytes, said: bytes, challenge: bytes, key: bytes = KEY) -> bytes
 
 
 def challenge_to(said: bytes, key: bytes = KEY) -> bytes:
-    """What a server with that key answers."""
+    """The answer of a server with that key."""
     head = HEAD.pack(MAGIC, VERSION, OK) + os.urandom(NONCE_BYTES)
     return head + proof(b"amfs data server", said, head, key)
 

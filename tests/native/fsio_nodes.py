@@ -74,7 +74,7 @@ class Nodes:
         return {index: size for number, index, size, _ in self.io[node].list_parts() if number == ino}
 
     def bytes_on_disk(self, node: int) -> int:
-        """Of parts: what is on its way, or was deleted and goes in the background, has a name that begins with a dot."""
+        """Of parts: those on their way, or deleted in the background, have names that begin with a dot."""
         entries = [entry for path in (self.root / str(node)).iterdir() for entry in os.scandir(path)]
         return sum(entry.stat().st_blocks * 512 for entry in entries if not entry.name.startswith("."))
 

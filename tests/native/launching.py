@@ -1,4 +1,4 @@
-"""What the launcher's tests share: a launcher with its directories, and records packed from keywords."""
+"""Shared by the launcher's tests: a launcher with its directories, and records packed from keywords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the table of records make and ask in a word."""
+"""Short ways in which tests of the table of records make and ask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reference of the metadata shard has: its records, where partitions are, and how its parts look things up."""
+"""State of a reference of the metadata shard: its records, where partitions are, and how its parts look things up."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Inode:
     xattrs: dict[bytes, bytes] = field(default_factory=dict)
     timed: int = 0  # when somebody set mtime while it was being written
     atimed: int = 0  # likewise atime
-    secured: bool = False  # in stripes, or empty: what its writer had written when a program closed it is recorded
+    secured: bool = False  # in stripes, or empty: the record has the writes before a program closed it
     lost: bool = False  # its content was, with a node; shown when nobody writes it
 
     @property
@@ -85,7 +85,7 @@ def without_setid(mode: int) -> int:
 
 
 def owned(attr: Attr, mask: int, new: Attr, now: int) -> Attr:
-    """What setattr does to any inode."""
+    """setattr on any inode."""
     mode = attr.mode
     if mask & META_SET_MODE:
         mode = stat.S_IFMT(mode) | stat.S_IMODE(new.mode)
@@ -112,7 +112,7 @@ def first_serial(version: int) -> int:
 
 
 class State:
-    """What one shard has, and what all parts of the reference use."""
+    """State of one shard, used by all parts of the reference."""
 
     def __init__(self, node: int) -> None:
         self.node = node

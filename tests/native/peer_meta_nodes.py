@@ -150,11 +150,11 @@ class Kernel:
         return self.call(10, ROOT, name + b"\0")[0]
 
     def asked(self) -> list[str]:
-        """What came to the poll loop since the last call."""
+        """Requests that came to the poll loop since the last call."""
         return [op for _, op, *_ in self.fuse.requests()]
 
     def until_asked(self, count: int = 1) -> list[str]:
-        """What has come to the poll loop, when `count` has."""
+        """Requests that have come to the poll loop, when there are `count`."""
         asked: list[str] = []
         while len(asked) < count:
             ready, _, _ = select.select([self.fuse.fd], [], [], GUARD_S)

@@ -1,4 +1,4 @@
-"""The copier through Python: real files and threads. What the sanitisers see is csrc/tests/test_copier.c."""
+"""The copier through Python: real files and threads. For the sanitisers: csrc/tests/test_copier.c."""
 
 from __future__ import annotations
 

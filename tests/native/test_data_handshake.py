@@ -1,4 +1,4 @@
-"""Who may talk to a data server: strangers at its port, with the wrong key, with bytes that they have heard, slow, or in crowds."""
+"""Connections to a data server: strangers at its port, with the wrong key, with bytes that they have heard, slow, or in crowds."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_replayed_hello_and_proof_are_refused(server: Io) -> None:
 
 
 def test_a_reflected_proof_is_refused(server: Io) -> None:
-    """What the server proves is no proof of the other side, on this connection or another."""
+    """The server's proof is none of the other side, on this connection or another."""
     said = hello(ME, node=CLIENT)
     with socket.create_connection(("127.0.0.1", server.port), GUARD_S) as line:
         line.sendall(said)

@@ -231,7 +231,7 @@ def test_a_damaged_stripe_does_not_become_a_part_of_a_whole_file(nodes: Nodes) -
 
 
 def test_damage_travels_with_a_stripe_that_moves(nodes: Nodes) -> None:
-    """What it should be travels along. So it is found at its new owner, too, and no partition waits for ever for a stripe."""
+    """Its proper digest travels along. So the damage is found at its new owner, too, and no partition waits for ever for a stripe."""
     ino, bad = damaged_at_node_1(nodes, content(3 * STRIPE))
     nodes.io[2].fetch_part(7, ino, bad, 1)
     assert nodes.done(2) == (DONE, 7, ino, STRIPE, 0)

@@ -1,4 +1,4 @@
-"""What a node does with its parts for the file system's works."""
+"""Acts of a node on its parts for the file system's works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data plane through Python: what files of one, of several and of all nodes do, against plain bytes."""
+"""The data plane through Python: files of one, of several and of all nodes, against plain bytes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_deleting_leaves_nothing_and_usage_follows(nodes: Nodes) -> None:
     assert io.usage() == (102400, 0, 1) == (nodes.bytes_on_disk(0), 0, 1)
     handle = io.open(ino, LOCAL)
     io.part_delete(ino)
-    assert handle.read(10, 0) == content(100_000)[:10] and handle.stat()[0] == 100_000  # what is open stays until it is closed
+    assert handle.read(10, 0) == content(100_000)[:10] and handle.stat()[0] == 100_000  # an open file stays until it is closed
     assert not io.list_parts() and io.usage()[0] == 102400
     handle.close()
     until(lambda: io.usage() == (0, 0, 0))

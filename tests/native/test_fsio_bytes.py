@@ -135,7 +135,7 @@ def test_files_that_grow_are_what_plain_bytes_are(narrow: Nodes, through: int, o
     size=st.integers(0, 40 * STRIPE),
 )
 def test_data_and_holes_are_found(shared: Nodes, pieces: list[tuple[int, int]], start: int, size: int) -> None:
-    """What seek calls a hole reads as zeros, what was written is data."""
+    """Holes by seek read as zeros, written bytes are data."""
     ino, model = shared.new(), bytearray(size)
     handle = shared.io[0].open(ino, STRIPED, stripe=3 * STRIPE, writing=True)
     handle.truncate(size)

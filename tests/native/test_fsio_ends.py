@@ -1,4 +1,4 @@
-"""Where a striped file ends that was written here, until its record knows: who opens it in between may bring an older end."""
+"""Where a striped file ends that was written here, until its record knows: an opener in between may bring an older end."""
 
 from __future__ import annotations
 

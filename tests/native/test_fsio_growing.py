@@ -135,7 +135,7 @@ def test_fetching_what_is_not_so_fails_and_leaves_nothing(nodes: Nodes) -> None:
 
 
 def test_a_table_that_changes_is_waited_for_and_never_read_as_zeros(nodes: Nodes) -> None:
-    """A node with an old table asks the old owner, who no longer has the stripe."""
+    """A node with an old table asks the old owner, which no longer has the stripe."""
     data = content(20 * STRIPE)
     ino = nodes.write(0, data, stripe=STRIPE)
     owners = [p % 3 if p % 3 < 2 else 0 for p in range(PARTITIONS)]  # node 2 gives all it has to node 0

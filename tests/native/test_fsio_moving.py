@@ -1,4 +1,4 @@
-"""Stripes of partitions that move to a node: what has not come is waited for, never read as zeros or written to."""
+"""Stripes of partitions that move to a node: one that has not come is waited for, never read as zeros or written to."""
 
 from __future__ import annotations
 

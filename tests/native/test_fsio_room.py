@@ -1,4 +1,4 @@
-"""A node's limit: what is counted, who is asked to make room, and how long a write waits for it."""
+"""A node's limit: the count, the question for room, and how long a write waits for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FULL = 3
 
 
 class Maker:
-    """Answers, in a thread, what a node asks who has no room: by deleting what is given to it, one file for each question."""
+    """Answers, in a thread, the questions of a node without room: by deleting files that are given to it, one for each question."""
 
     def __init__(self, nodes: Nodes, node: int, spare: list[int], takes_s: float = 0) -> None:
         self.nodes, self.node = nodes, node
@@ -100,7 +100,7 @@ def test_nobody_who_makes_room_is_waited_for_too_long(root: Path) -> None:
 
 
 def test_who_comes_right_after_somebody_was_refused_is_not_refused_unasked(root: Path) -> None:
-    """What could go has come meanwhile."""
+    """A file that could go has come meanwhile."""
     nodes = Nodes(root, 1, limits=(1 << 20,))
     try:
         copy = nodes.write(0, content(300_000))
@@ -118,7 +118,7 @@ def test_who_comes_right_after_somebody_was_refused_is_not_refused_unasked(root:
 
 
 def test_each_of_many_who_need_room_at_once_gets_his_part_of_it(root: Path) -> None:
-    """There is exactly enough. Whoever finds none has to see that others had it made since he looked, and look again."""
+    """There is exactly enough. A write that finds none has to see that others had it made since it looked, and look again."""
     many, size = 8, 64 << 10
     for _ in range(20):
         (root / "round").mkdir()
@@ -327,7 +327,7 @@ def fill_two_mounts(root: Path) -> None:
 
 
 def outgrow_what_somebody_else_fills(root: Path) -> None:
-    """What stripes on the other node leave free here is taken at once, by who asks nobody: our own stripes fit all the same."""
+    """Room that stripes on the other node leave free here is taken at once, without a question: our own stripes fit all the same."""
     nodes = Nodes(root, 2, mounts=True)
     data = content(20 << 20)
     handle = nodes.io[0].open(ino := nodes.new(), LOCAL, stripe=1 << 19, writing=True, create=True)
@@ -353,7 +353,7 @@ def outgrow_what_somebody_else_fills(root: Path) -> None:
 
 
 def outgrow_while_no_file_can_be_made(root: Path) -> None:
-    """The stripes of this node find no place for two seconds: what was written before is there afterwards."""
+    """The stripes of this node find no place for two seconds: earlier writes are there afterwards."""
     nodes = Nodes(root, 2, mounts=True)
     data = content(20 << 20)
     handle = nodes.io[0].open(ino := nodes.new(), LOCAL, stripe=1 << 19, writing=True, create=True)

@@ -1,4 +1,4 @@
-"""The C launcher through Python: outcomes, files and programs. What the sanitisers see is csrc/tests/test_launcher.c."""
+"""The C launcher through Python: outcomes, files and programs. For the sanitisers: csrc/tests/test_launcher.c."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_an_output_that_is_a_symbolic_link_is_followed(world: World, where: str)
     done = world.run(world.shell(script, outputs=[("out", world.to("deep/out"))]))
     assert done.outcome == Outcome.OK, done.detail
     published = Path(world.to("deep/out"))
-    assert done.outputs[0] == (6, published.stat().st_mtime_ns)  # what readers will compare it with
+    assert done.outputs[0] == (6, published.stat().st_mtime_ns)  # readers will compare it with these
     assert not published.is_symlink()
     assert published.read_bytes() == b"linked"
     assert stat.S_IMODE(published.stat().st_mode) == 0o444

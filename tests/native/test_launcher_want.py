@@ -1,4 +1,4 @@
-"""What the launcher has too little of is its own want: tasks wait for it, and none of them fails by it."""
+"""Lacks of the launcher are its own: tasks wait for it, and none of them fails by it."""
 
 from __future__ import annotations
 

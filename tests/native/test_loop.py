@@ -1,4 +1,4 @@
-"""The poll loop with a real node in it: what ends at once leads to the next thing, however long that goes on."""
+"""The poll loop with a real node in it: a work that ends at once leads to the next, however long that goes on."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_operation_of_many_immediate_steps_ends(node: tuple[Loop, Collecting]) -
     looks = node_io.looks
     loop.turn(0.01)
     assert busy.steps == LONG
-    # What others ask meanwhile waits for the loop's next turn: else who never stops asking keeps it from its timers and peers.
+    # Questions of others meanwhile wait for the loop's next turn: else one that never stops asking keeps it from its timers and peers.
     assert node_io.looks - looks <= loop.turns
 
 

@@ -1,4 +1,4 @@
-"""The metadata shard, story by story: what a file system over several nodes needs of it. Every call in any order: test_meta_model.py."""
+"""The metadata shard, story by story, as a file system over several nodes needs it. Every call in any order: test_meta_model.py."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def test_a_replica_of_a_foreign_file_opens_at_once() -> None:
     with refused(META_NOT_MINE):
         meta.open_here(attr.ino, False)
     meta.cache(attr, True)
-    meta.cache(attr._replace(mode=stat.S_IFREG | 0o600), False)  # what it contains is the same
+    meta.cache(attr._replace(mode=stat.S_IFREG | 0o600), False)  # its content is the same
     assert meta.open_here(attr.ino, False) == attr._replace(mode=stat.S_IFREG | 0o600)
     with refused(META_NOT_MINE):
         meta.open_here(attr.ino, True)

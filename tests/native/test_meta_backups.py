@@ -167,8 +167,8 @@ def test_a_node_that_refuses_to_begin_is_not_asked_again_at_once() -> None:
 
 
 def test_nothing_of_a_node_that_was_taken_for_dead_is_taken() -> None:
-    """A manager had stopped for a while and was left out. It went on and made a view of its own, so two tables had one version. What it
-    told next was taken for a damaged batch, since its numbers had been forgotten with it (simulator seed 726348)."""
+    """A manager had stopped for a while and was left out. It went on and made a view of its own, so two tables had one version. Its
+    next news was taken for a damaged batch, since its numbers had been forgotten with it (simulator seed 726348)."""
     owner, backup = pair()
     unheard = owner.backup_next(1)
     assert unheard is not None

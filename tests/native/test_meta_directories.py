@@ -79,7 +79,7 @@ def test_touching_a_directory_is_for_its_home() -> None:
     assert (Attr(*meta.getattr(here, 0)).mtime, Attr(*meta.getattr(here, 0)).ctime, meta.dir_touched(here)) == (9, 9, 9)
     meta.dir_set(here, META_SET_MTIME, Attr(mtime=4), 11)
     assert meta.dir_touched(here) == 0
-    assert meta.dir_touch(here, 10) == ()  # what came before
+    assert meta.dir_touch(here, 10) == ()  # of an earlier time
     assert (Attr(*meta.getattr(here, 0)).mtime, meta.dir_touched(here)) == (4, 0)
     meta.dir_set(here, META_SET_MTIME, Attr(mtime=1000), 20)  # a time to come, until something changes
     for now, mtime in ((19, 1000), (21, 21), (20, 21), (22, 22)):
@@ -121,7 +121,7 @@ def test_entries_of_directories_that_went_with_a_node_are_made_again() -> None:
     made = [3 << 40 | 100 + i for i in range(20)]
     for i, ino in enumerate(made):
         one.dir_add(ino, ROOT, b"d%d" % i, Attr(mode=stat.S_IFDIR | 0o755))
-    assert one.count(ROOT) == 0  # who makes a directory makes its entry elsewhere
+    assert one.count(ROOT) == 0  # the maker of a directory makes its entry elsewhere
     one.forget_node(1)
     one.set_table([0] * 4, 2)
     one.mend_dirs(False)
@@ -169,7 +169,7 @@ def crowd(count: int) -> None:
 
 
 def in_a_process_of_its_own(count: int) -> None:
-    """What other tests leave to be collected would be counted, too."""
+    """Objects that other tests leave to be collected would be counted, too."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         pool.submit(crowd, count).result()
 
@@ -184,7 +184,7 @@ def test_a_million_files_in_a_directory() -> None:
 
 
 def test_listing_goes_on_whatever_happens_meanwhile() -> None:
-    """Who stays is seen once; who comes or goes may be seen or not, but never twice."""
+    """An entry that stays is seen once; one that comes or goes may be seen or not, but never twice."""
     meta = alone()
     for i in range(2000):
         made(meta, b"%d" % i)

@@ -409,7 +409,7 @@ class Shards(RuleBasedStateMachine):
         if source is heir:
             return
         self.everywhere("set_moving", [partition], True)
-        self.lookup(pick, name, -1, 1)  # what moves is nobody's
+        self.lookup(pick, name, -1, 1)  # a moving partition is nobody's
         exported, held = source.meta.export_partition(partition), source.reference.export_partition(partition)
         assert answer(heir.meta.import_, exported) == answer(heir.reference.import_, held) == ("gives", None)
         self.compare(source)

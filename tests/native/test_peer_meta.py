@@ -1,4 +1,4 @@
-"""Shards that are asked directly (peer_meta.h): what is answered at once, what takes the long way, and what bad bytes and dead peers do.
+"""Shards that are asked directly (peer_meta.h): answers at once, questions that take the long way, bad bytes and dead peers.
 
 The nodes are in this process; their mounts are served over a socket instead of /dev/fuse.
 """
@@ -92,7 +92,7 @@ def mask(bits: int) -> bytes:
 
 
 def test_attributes_are_set_as_by_the_long_way(cluster: Cluster, line: Line) -> None:
-    """Whatever is asked, of files of all kinds: what the record says afterwards is what Meta.setattr makes of its twin."""
+    """Whatever is asked, of files of all kinds: the record afterwards equals its twin after Meta.setattr."""
     meta, twin = cluster.nodes[0].meta, Meta(0)
     twin.set_table([0, 1] * 4, 1)
     rng = random.Random(7)

@@ -1,6 +1,6 @@
-"""Changes of directories that go from C to C (peer_meta_dirs.c, py_fsio_asking.c): what is heard, and what is left to poll loops.
+"""Changes of directories that go from C to C (peer_meta_dirs.c, py_fsio_asking.c): those heard, and those left to poll loops.
 
-What kernels are told of them: csrc/tests/test_peer_meta.c."""
+News of them for kernels: csrc/tests/test_peer_meta.c."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mounts that ask shards directly (peer_meta.h): what they do without the poll loop, and what peers that lie or die do to them."""
+"""Mounts that ask shards directly (peer_meta.h): their work without the poll loop, and peers that lie or die."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_other_kernels_forget_what_is_unlinked_from_afar(cluster: Cluster) -> No
 
 
 def test_attributes_are_set_without_the_poll_loop(cluster: Cluster) -> None:
-    """Also while the file is open, and while its shard is told that it is closed: what was set is not replaced by what was so before."""
+    """Also while the file is open, and while its shard is told that it is closed: older attributes do not replace the ones set."""
     here, there = cluster.nodes
     kernel, other, name = cluster.mount(0), cluster.mount(1), cluster.name_at(1)
     connected(kernel, here, name)

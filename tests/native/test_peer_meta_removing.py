@@ -123,7 +123,7 @@ def test_a_name_whose_record_is_on_its_way_stays(cluster: Cluster, line: Line) -
 
 
 def made(cluster: Cluster, **more: int) -> int:
-    """A file whose record is at node 0; what is asked of it is without regard to its name."""
+    """A file whose record is at node 0; questions about it disregard its name."""
     return cluster.nodes[0].meta.create(ROOT, cluster.name_at(0), 1, -1, None, tuple(record(**more)))[0]
 
 
@@ -235,7 +235,7 @@ def renamed_file(cluster: Cluster, kernel: Kernel, place: tuple[int, int], keep:
 
 
 def forgets(kernel: Kernel, ino: int) -> None:
-    """What a kernel knows may still be opened where the record is. This is not answered."""
+    """A file that a kernel knows may still be opened where the record is. This is not answered."""
     kernel.send(2, ino, struct.pack("<Q", 1))
 
 

@@ -81,7 +81,7 @@ def test_a_lock_is_of_the_asker(cluster: Cluster, line: Line) -> None:
 
 
 def spared(line: Line, name: bytes, before: bytes = b"") -> bytes:
-    """What is said to the shard after the node that it names was asked, and those before."""
+    """The message to the shard after the node that it names was asked, and those before."""
     answer = line.ask(RENAME, ROOT, name=name, value=struct.pack("<Q", OWNER) + before)
     assert (answer.error, answer.flags, len(answer.rest)) == (0, SMALL, 20)
     return before + answer.rest[:12]

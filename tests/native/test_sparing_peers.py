@@ -59,7 +59,7 @@ def mounted(cluster: Cluster, number: int) -> Kernel:
 
 
 def spared(answer: Answer, node: int) -> bytes:
-    """What is said to the owner after that node was asked."""
+    """The message to the owner after that node was asked."""
     assert (answer.error, answer.flags, len(answer.rest)) == (0, SMALL, 20)
     assert answer.rest[:4] == struct.pack("<I", node)
     return answer.rest[:12]
@@ -103,7 +103,7 @@ def test_nodes_that_have_read_a_file_forget_it_and_its_content_goes_everywhere(
     for other in others:
         with pytest.raises(FileNotFoundError):
             cluster.nodes[other].meta.cached(ino)
-    if owner == 0:  # what its own kernel may still use is kept; then the poll loop has the others drop it
+    if owner == 0:  # a file that its own kernel may still use is kept; then the poll loop has the others drop it
         assert Attr(*cluster.nodes[0].meta.getattr(ino, 0)).nlink == 0
     else:
         assert not exists(cluster.nodes[owner].meta, ino)
@@ -121,7 +121,7 @@ def test_so_does_a_renamed_file(cluster: Cluster, place: tuple[int, int]) -> Non
     writer.asked()
     assert writer.unlink(name) == 0
     assert not [op for op in writer.asked() if op not in ("touched", "closed")]
-    if place[1] != 0:  # what its own kernel may still use is kept until that has forgotten it
+    if place[1] != 0:  # a file that its own kernel may still use is kept until that has forgotten it
         assert not exists(cluster.nodes[place[1]].meta, ino)
         until(lambda: not any(node.parts() for node in cluster.nodes), "its content stays")
 

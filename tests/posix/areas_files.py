@@ -1,4 +1,4 @@
-"""Cases for open files: how they are opened, what is read and written, their sizes, maps, locks and attributes."""
+"""Cases for open files: how they are opened, reads and writes, their sizes, maps, locks and attributes."""
 
 # ruff: noqa: E501  (a case is a line of a table)
 

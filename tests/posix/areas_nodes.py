@@ -1,4 +1,4 @@
-"""Cases for two mounts of two nodes: what is done through one is so through the other, from the return of the call on.
+"""Cases for two mounts of two nodes: a change through one is there through the other, from the return of the call on.
 
 Where a kernel judges by what it saw last (the promise in docs/promises.md) a case looks first.
 

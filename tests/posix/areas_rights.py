@@ -1,4 +1,4 @@
-"""Cases for owners and modes: who may do what, and which bits go when."""
+"""Cases for owners and modes: permitted and refused calls, and which bits go when."""
 
 # ruff: noqa: E501  (a case is a line of a table)
 

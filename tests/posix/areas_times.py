@@ -28,7 +28,7 @@ def utimens() -> Iterator[Case]:
     yield case("of directories survive what is done to their children", "mkdir d\nwrite_file d/f x\nutimens d 5 6\nappend_file d/f y\nchmod d/f 0600\nutimens d/f 1 1\nlstat d mtime\nunlink d/f\nlstat d mtime")
 
 
-#: A call, what to look at, and what must be there first. Which times of these move is asked of tmpfs.
+#: A call, the paths to look at, and the calls to make first. tmpfs says which times of these move.
 CALLS: list[tuple[str, str, str]] = [
     ("write_file d/n x", ".,d", "mkdir d"),
     ("write_file d/n x", "d,d/n", "mkdir d\nwrite_file d/n old"),

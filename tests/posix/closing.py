@@ -23,7 +23,7 @@ from pathlib import Path
 
 import mounting
 
-SETTLED_S = 3.0  # what is wrong for longer is wrong for good
+SETTLED_S = 3.0  # a fault that lasts longer is one for good
 FILES = 4
 SIZES = (0, 1, 100, 4096, 5000, 70_000, 600_000)
 
@@ -73,7 +73,7 @@ class _File:
 
 
 class Steps:
-    """One writer and one reader. The writer's mount is ``there``, the reader's ``here``; ``model``: what the files are."""
+    """One writer and one reader. The writer's mount is ``there``, the reader's ``here``; ``model``: the right files."""
 
     def __init__(self, there: Path, here: Path, seed: int) -> None:
         self.there, self.here = there, here

@@ -62,7 +62,7 @@ class Pair:
         return lines
 
     def results(self, roots: tuple[list[str], list[str]], steps: list[tables.Step]) -> tuple[list[Any], list[Any]]:
-        """What both trees said. Raises TimeoutError when one hangs; the next case gets new processes."""
+        """The answers of both trees. Raises TimeoutError when one hangs; the next case gets new processes."""
         try:
             for executor, each in zip(self.executors, roots, strict=True):
                 executor.send(tables.as_job(each, steps))

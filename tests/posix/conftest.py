@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
-#: What runs on two mounts ordinarily, besides real programs: areas that take seconds.
+#: Areas that run on two mounts ordinarily, besides real programs: those that take seconds.
 ON_TWO_MOUNTS = frozenset(
     ("attributes", "locks", "maps", "open_on_one_node", "reading_and_writing", "rename", "seen_by_the_other_node", "space", "unlink")
 )

@@ -25,7 +25,7 @@ CASE_S = 60
 
 
 class Helper:
-    """Another process of a case; what it is asked and what it answers are JSON lines over two pipes."""
+    """Another process of a case; questions to it and its answers are JSON lines over two pipes."""
 
     def __init__(self, tree: Tree) -> None:
         ask, answer = os.pipe(), os.pipe()

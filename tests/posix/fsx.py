@@ -3,7 +3,7 @@
     python tests/posix/fsx.py --seconds 3600 --files 3 --nodes 2         starts its own session and mounts
     AMFS_POSIX_DIR=DIR python tests/posix/fsx.py --ops 10000 --seed 7    on a directory given by hand
 
-What a file must hold is kept in memory. With two mounts a file is handed from node to node by closing and opening it: files are coherent
+A file's right content is in memory. With two mounts a file is handed from node to node by closing and opening it: files are coherent
 from close to open. Exit code 1, and the last calls, when a byte is wrong. The same seed makes the same calls.
 """
 
@@ -34,7 +34,7 @@ class WrongByte(Exception):
 
 
 class File:
-    """One file, what it must hold, and its handles, all on one node at a time."""
+    """One file, its right content, and its handles, all on one node at a time."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -56,7 +56,7 @@ class Session:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Which kind of mount, for the programs; what is not said is as the environment has it."""
+    """Options for the kind of mount; the environment has the defaults."""
     parser.add_argument("--nodes", type=int, default=1, help="nodes, with a mount each [1]")
     for flag, variable, words in (
         ("--mount-options", OPTIONS, "options of amfs mount, as '--cache open'"),

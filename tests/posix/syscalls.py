@@ -1,4 +1,4 @@
-"""System calls on a tree by name: what all suites of the file system are written in.
+"""System calls on a tree by name: the language of all suites of the file system.
 
 A ``Tree`` is a directory, seen through one mount or through several (its views), with numbered or named open files. ``run(["mkdir", "d",
 0o755])`` makes the call in the tree, relative to its top, and gives back something that can be compared with what another tree said and
@@ -126,7 +126,7 @@ class Tree:
                 os.chdir(self.below)
 
     def run(self, op: list[Any], view: int | None = None) -> Any:
-        """What the call gave; ``!ENOENT`` and the like if it failed, ``!SIGBUS`` if it was killed."""
+        """The result of the call; ``!ENOENT`` and the like if it failed, ``!SIGBUS`` if it was killed."""
         self.enter(self.view if view is None else view)
         call: Callable[..., Any] = getattr(self, "do_" + op[0])
         try:

@@ -48,7 +48,7 @@ class Step:
     #: Errors that the tested tree may give instead.
     allowed: list[str] = field(default_factory=list)
     compared: bool = True
-    #: What must come of it whatever tmpfs says, as it would be written in a table; empty when only agreement counts.
+    #: The right result whatever tmpfs says, as it would be written in a table; empty when only agreement counts.
     wanted: str = ""
 
 
@@ -107,5 +107,5 @@ def plan(one: Case, views: int) -> list[Step]:
 
 
 def as_job(roots: list[str], steps: list[Step]) -> dict[str, Any]:
-    """What the executor is sent."""
+    """The message for the executor."""
     return {"roots": roots, "steps": [[each.process, each.view, each.detached, each.op] for each in steps]}

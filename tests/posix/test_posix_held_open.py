@@ -1,5 +1,5 @@
-"""Files that a program keeps open on one node while others on other nodes write them: whoever opens them afterwards sees, and writes to,
-what they contain by then, whatever the kernel still has of them for the one who kept them open."""
+"""Files that a program keeps open on one node while others on other nodes write them: later openers see, and write to, the
+content by then, whatever the kernel still has of them for the program that kept them open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def two(request: pytest.FixtureRequest) -> Iterator[tuple[Path, Path]]:
 
 @pytest.fixture(params=[0, 1], ids=["first", "second"])
 def places(request: pytest.FixtureRequest, two: tuple[Path, Path]) -> tuple[Path, Path]:
-    """Who keeps the file open, and who writes it: the node that has its record is either."""
+    """The node that keeps the file open, and the one that writes it: either may have its record."""
     return two if request.param else (two[1], two[0])
 
 

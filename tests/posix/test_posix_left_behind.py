@@ -1,4 +1,4 @@
-"""What was removed is gone: memory and descriptors are what they were before."""
+"""Removed files are gone: memory and descriptors are as before."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "montage"
 
 
 def run(*command: str | Path, cwd: Path | None = None, ok: bool = True, env: dict[str, str] | None = None) -> str:
-    """What it printed. Where the program is missing the test is skipped and says so."""
+    """Its output. Where the program is missing the test is skipped and says so."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"needs {command[0]}")
     done = subprocess.run(

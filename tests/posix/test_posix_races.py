@@ -19,7 +19,7 @@ context = multiprocessing.get_context("fork")
 
 
 def together(work: Callable[..., Any], places: list[Path], *arguments: Any) -> list[Any]:
-    """``work(place, number, *arguments)`` in several processes that begin at once, in turn on the mounts; what each gave."""
+    """``work(place, number, *arguments)`` in several processes that begin at once, in turn on the mounts; the result of each."""
     ready, answers = context.Barrier(PROCESSES), context.Queue()
 
     def one(number: int) -> None:

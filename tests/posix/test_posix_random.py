@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from twins import Turn, as_lines, random_op
 
-#: What the acceptance asks for; halves of it for one mount and for two.
+#: Calls that the acceptance asks for; half of them for one mount, half for two.
 SOAK_OPS = 1_000_000
 
 turns = st.lists(

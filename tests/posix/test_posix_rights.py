@@ -1,5 +1,5 @@
-"""Who may no longer do something is refused on another node as soon as the call that changed that has returned, whatever else the kernel
-there is told at that moment: what a file is at its end, what was made in a directory."""
+"""A user who may no longer do something is refused on another node as soon as the call that changed that has returned, whatever news the
+kernel there gets at that moment: of a file at its end, of files made in a directory."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_times_set_while_a_file_is_open_show_at_once_until_it_is_written(striped
 
 @pytest.mark.parametrize("by", [0, 1])
 def test_who_looks_right_after_it_was_closed_sees_when_it_was_written(striped: list[Path], by: int) -> None:
-    """Its record has not heard of it yet; who was the last to write it knows. A time that is set then stands."""
+    """Its record has not heard of it yet; its last writer knows. A time that is set then stands."""
     here, there = (mount / f"right-after-{by}" for mount in (striped[by], striped[1 - by]))
     here.write_bytes(b"x" * 600_000)
     for n in range(40):
@@ -164,7 +164,7 @@ def test_every_byte_is_where_it_was_written_however_it_is_read(striped: list[Pat
 
 @pytest.mark.parametrize("layout", ["whole", "striped"])
 def test_no_byte_is_wrong_where_the_kernel_opens_without_telling(layout: str) -> None:
-    """Two mounts that take turns: what one of them has written the other sees when it opens the file, of which nobody is told."""
+    """Two mounts that take turns: each sees the writes of the other when it opens the file, of which nobody is told."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(mounting.OPTIONS, "--cache open")
         with kind(2, layout) as mounts, contextlib.closing(fsx.Exerciser(mounts, "cached", files=2, size_max=5_000_000)) as it:
@@ -221,7 +221,7 @@ def test_a_file_that_outgrew_its_node_and_is_cut_by_another_handle_before_its_re
 
 
 def test_a_file_can_be_opened_where_there_is_no_room_for_it(limited: list[Path]) -> None:
-    """Node 0 is full of what nobody else has; what lies on node 1 is read and written where it lies."""
+    """Node 0 is full of files that nobody else has; files on node 1 are read and written where they lie."""
     (limited[1] / "theirs").write_bytes(b"t" * 3_000_000)
     (limited[0] / "ours").write_bytes(b"o" * 5_000_000)
     with open(limited[0] / "theirs", "r+b") as file:

@@ -1,4 +1,4 @@
-"""What a tree looks like, in a form in which two trees can be compared: nothing in it depends on the machine or the hour.
+"""The state of a tree, in a form in which two trees can be compared: nothing in it depends on the machine or the hour.
 
 Times that were set by hand to before 2010 or after 2090 are told exactly, others as ``now``;
 inode numbers only as which names are one file.

@@ -1,9 +1,9 @@
-"""The same calls made in two trees at the same time, in one process, and compared: what random sequences are run on.
+"""The same calls made in two trees at the same time, in one process, and compared. Random sequences run on them.
 
 A tree that is seen through the mounts of two nodes is coherent for an open file from close to open only. So while a file is open on one
 node, calls that have to do with its data, size and times go through that node too; all others go through any. The times of a directory that
 another node has just changed may be as old as the messages under way (docs/promises.md): they are looked at again, for a second at most.
-What a node has changed itself it sees at once. What a kernel judges by what it saw last is looked at before the call. Set-id bits, which have no
+A node sees its own changes at once. Files that a kernel judges by its last look are looked at before the call. Set-id bits, which have no
 effect and go earlier where another node has the record, are not used between two nodes.
 """
 
@@ -28,7 +28,7 @@ from syscalls import Tree
 
 #: Calls on a path that touch or tell what an open file may have changed.
 OF_DATA = {"open", "truncate", "read_file", "write_file", "append_file", "stat", "lstat", "utimens", "getxattr", "setxattr"}
-#: What is compared of a file that is open on a node, when it is looked at from another.
+#: Compared of a file that is open on a node, when it is looked at from another.
 WHEREVER = {"type", "mode", "uid", "gid", "nlink", "same as"}
 
 #: Calls that change nothing but times of access.
@@ -50,7 +50,7 @@ class Difference(Exception):
 
 
 def _is_of_rights(op: Op) -> bool:
-    """What a kernel judges an open file by, and learns from another node only when it looks up the name again (docs/promises.md)."""
+    """Changes by which a kernel judges an open file, and of which it learns from another node only when it looks up the name again."""
     return op[0] in ("chown", "lchown") or (op[0] == "chmod" and bool(op[2] & 0o6000))
 
 
@@ -178,7 +178,7 @@ class Twins:
     def _note_touched(self, node: int, op: Op) -> None:
         self.good.enter(0)
         for place, path in enumerate(op[1:3], 1):
-            # What a path itself leads to may be a directory as well, that somebody else has changed.
+            # A path itself may lead to a directory as well, that somebody else has changed.
             for each, sure in ((path, False), (os.path.dirname(path) or ".", NAMES_AT.get(op[0]) == place)) if isinstance(path, str) else ():
                 with contextlib.suppress(OSError, ValueError):
                     inode = os.stat(each).st_ino
@@ -205,7 +205,7 @@ class Twins:
         return any(each.st_nlink == 0 and not stat.S_ISREG(each.st_mode) for each in found) and op[0] not in ("close", "closedir")
 
     def hints(self) -> Hints:
-        """What is there now, as the oracle has it."""
+        """The present tree, as the oracle has it."""
         self.good.enter(0)
         paths: list[str] = []
         below: list[str] = []
@@ -261,7 +261,7 @@ FLAGS = ("RDONLY", "WRONLY", "RDWR", "RDWR", "RDWR|CREAT", "RDWR|CREAT", "RDWR|C
 
 
 class Hints:
-    """What there is, so that most calls find something: names, directories, slots of open files. Without, calls are made blindly."""
+    """The present things, so that most calls find something: names, directories, slots of open files. Without, calls are made blindly."""
 
     def __init__(self, paths: list[str], directories: list[str], slots: list[Any]) -> None:
         self.paths, self.directories, self.slots = paths, directories, slots

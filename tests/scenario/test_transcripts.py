@@ -1,4 +1,4 @@
-"""Protocol stories: what a few nodes say to each other, word by word. ``--rewrite`` writes the transcripts anew."""
+"""Protocol stories: the messages of a few nodes, word by word. ``--rewrite`` writes the transcripts anew."""
 
 from __future__ import annotations
 

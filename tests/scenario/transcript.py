@@ -10,8 +10,8 @@ after ``----`` has the transcript. Steps::
     at SECONDS crash N | leave N | stop REASON | cut N[,N…] | heal
     end                       (run to the end of the run; without it the scenario is not run at all)
 
-In the transcript a line is ``milliseconds  who  what``; messages are those that arrive. What a node says to itself does not show;
-heartbeats and what is of no interest here (``RunReady``, ``StealAsk``, ``StealNone``, ``View``, ``ViewChange``) are left out.
+In the transcript a line is ``milliseconds  who  what``; messages are those that arrive. Messages of a node to itself do not show;
+heartbeats and others of no interest here (``RunReady``, ``StealAsk``, ``StealNone``, ``View``, ``ViewChange``) are left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults planted into the machines on purpose, each named for what it does. Whoever applies one gives a ``pytest.MonkeyPatch``."""
+"""Faults planted into the machines on purpose, each named for what it does. Its caller gives a ``pytest.MonkeyPatch``."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def credit_not_returned(patch: pytest.MonkeyPatch) -> None:
 
 
 def urgent_tasks_use_up_the_room(patch: pytest.MonkeyPatch) -> None:
-    """Seed 500566: what waits takes the room of what it waits for."""
+    """Seed 500566: a task that waits takes the room of those for which it waits."""
     real = Dispatcher._room
 
     def room(self: Dispatcher, run: DispatchRun) -> dict[int, int]:
@@ -407,7 +407,7 @@ def files_stay_when_a_run_ends(patch: pytest.MonkeyPatch) -> None:
 
 
 def resend_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """What was lost on the way is not sent again."""
+    """Messages lost on the way are not sent again."""
     real = Link.on_timer
 
     def on_timer(self: Link, now: float) -> list[Packet]:

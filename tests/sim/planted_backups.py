@@ -74,7 +74,7 @@ def a_partition_that_comes_is_told_to_nobody_at_first(patch: pytest.MonkeyPatch)
 
 
 def heirs_ask_nobody(patch: pytest.MonkeyPatch) -> None:
-    """Who has a partition of a dead node, the heir does not ask: it takes what is there."""
+    """The heir does not ask which nodes have a partition of a dead node: it takes the one it has."""
 
     def have(self: PartitionMover, peer: int, call: p.Have) -> Operation[list[tuple[int, int]]]:
         yield from ()

@@ -55,7 +55,7 @@ def nobody_makes_room(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_single_copy_counts_as_one_of_several(patch: pytest.MonkeyPatch) -> None:
-    """What only this node has is given up like what others have."""
+    """Files that only this node has are given up like those of others."""
     real = Memory.may_go
 
     def may_go(self: Memory, file: Content) -> bool:

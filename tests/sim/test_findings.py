@@ -1,4 +1,4 @@
-"""What seeds have found, each as a small simulation of its own: the meaning of a seed may change, these stay."""
+"""Findings of seeds, each as a small simulation of its own: the meaning of a seed may change, these stay."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def what_waits_takes_the_room() -> Scenario:
 
 
 def test_urgent_tasks_leave_the_room_to_what_they_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seed 500566: after nodes were lost, what was submitted again used up the room that the task needed which it waited for."""
+    """Seed 500566: after nodes were lost, tasks submitted again used up the room of the task for which they waited."""
     verdict = run_scenario(what_waits_takes_the_room())
     assert verdict.finished == 15
     planted.urgent_tasks_use_up_the_room(monkeypatch)
@@ -222,8 +222,8 @@ def test_tasks_one_after_another_in_a_slow_network_have_time_to_end() -> None:
 
 
 def a_retry_finds_no_room(*, disk_errors: float, spill: str) -> Scenario:
-    """One node. What the first task makes fills its memory, and stays until the last task has read it. The second task always fails; when
-    it is to run again, there is no room for what it would make."""
+    """One node. The first task's output fills its memory, and stays until the last task has read it. The second task always fails; when
+    it is to run again, there is no room for its output."""
     tasks = (
         SimTask(Task("make", ("work",), outputs=("f",)), 0.01),
         SimTask(Task("broken", ("work",), outputs=("g",), retries=1), 0.01, fails=-1),

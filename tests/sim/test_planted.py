@@ -45,7 +45,7 @@ MUTANTS = (
 
 #: No simulation can find these: nothing gets as far as the check that is missing, because another one stands before it.
 BEHIND_ANOTHER_LOCK = {
-    # Whoever sends a node an older view is not in the node's present one, so the link to it is closed and hears nothing. Held by
+    # A sender of an older view is not in the node's present one, so the link to it is closed and hears nothing. Held by
     # tests/core/test_membership.py::test_the_higher_epoch_wins_then_the_lower_manager.
     "view_of_an_older_epoch_installed",
 }

@@ -1,4 +1,4 @@
-"""Tasks that read and make files of the session, under faults: what a run leaves there is whole. And three faults planted on purpose."""
+"""Tasks that read and make files of the session, under faults: files left by a run are whole. And three faults planted on purpose."""
 
 from __future__ import annotations
 

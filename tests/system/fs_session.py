@@ -43,7 +43,7 @@ def refused(status: int, words: str, *arguments: str, **environment: str) -> Non
 
 
 def about(session: str, told: str) -> str:
-    """What a command has told, without the stores of dead nodes of other sessions that it removed: tests beside this one kill nodes."""
+    """The output of a command, without the stores of dead nodes of other sessions that it removed: tests beside this one kill nodes."""
     lines = told.splitlines(keepends=True)
     return "".join(line for line in lines if f"-{session}-n" in line or not line.endswith(", left by a node that died\n"))
 

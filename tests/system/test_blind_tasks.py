@@ -105,7 +105,7 @@ def test_what_it_makes_is_there_for_the_next(shell: Shell) -> None:
     for name in ("c", "e/b"):
         known = unpack(shell.files.getxattr(f"{at}/{name}", ATTRIBUTE))
         assert known is not None and known.node == 0 and "echo one" in known.command, known
-    # What is there already is changed in its place, and was not made.
+    # A file that is there already is changed in its place, and was not made.
     assert ok(shell.run("echo two >> c; truncate -s 1 e/b", node=1)).result.made == ()  # type: ignore[union-attr]
     assert shell.read("c") == b"one\ntwo\n" and shell.read("e/b") == b"o"
     with pytest.raises(OSError, match="No data"):
@@ -130,7 +130,7 @@ def test_one_that_fails_names_what_it_looked_for_and_leaves_nothing(shell: Shell
         line = "mkdir d d/e; echo x > d/x; ln old d/link; ln -s x d/e/s; echo x > y; mv y d/z; : > new; cat new; cat no/such in d/t"
         assert missing(shell.run(line, node=node)) == [f"{at}/d/t", f"{at}/in", f"{at}/no"]
         assert shell.names() == ["old"]
-    # What others have put into its directory stays, and so does the directory.
+    # Files that others have put into its directory stay, and so does the directory.
     waits = shell.start("mkdir d; echo mine > d/mine; while ! test -e go; do sleep 0.01; done; exit 3", node=0)
     until(lambda: "d" in shell.names())
     ok(shell.run("echo other > d/other", node=1))
@@ -153,7 +153,7 @@ def test_nobody_sees_half_of_a_file(shell: Shell, layout: str) -> None:
     readers = [shell.start(line, node=node) for node, line in lines]
     time.sleep(0.5)
     assert not any(reader.done for reader in readers), "they wait for the writer"
-    assert shell.read("f") == b"half\n"  # who is no task sees what there is
+    assert shell.read("f") == b"half\n"  # a program that is no task sees what there is
     shell.write("go")
     ok(shell.ended(writer))
     for reader in readers:

@@ -35,7 +35,7 @@ SCRIPTS = {
 
 @pytest.fixture
 def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, amfs: Amfs) -> Iterator[list[str]]:
-    """What stands after "--"."""
+    """The words after "--"."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name, text in SCRIPTS.items():
         (tmp_path / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{text}\n")

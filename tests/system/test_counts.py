@@ -1,4 +1,4 @@
-"""What a task and a call on a mount cost, in counts: system calls, requests of the kernel, questions between nodes.
+"""The cost of a task and of a call on a mount, in counts: system calls, requests of the kernel, questions between nodes.
 
 Counts repeat where times do not, so a step that becomes dearer is seen at once. The table is tests/data/counts.toml. After a change that is
 meant to change it, ``PYTHONPATH=tests python tests/system/test_counts.py`` prints it anew.
@@ -147,7 +147,7 @@ def counts_of_tasks() -> dict[str, Counts]:
 
 
 def compare(measure: Callable[[], dict[str, Counts]], section: str) -> None:
-    """What other programs on the machine do, and on which nodes names fall, only adds: what is too much is counted again, and the least
+    """Other programs on the machine, and the nodes on which names fall, only add: counts that are too high are taken again, and the least
     counts."""
     expected = tomllib.loads(TABLE.read_text())[section]
     found = measure()
@@ -176,7 +176,7 @@ def test_a_call_on_a_mount_needs_no_more_steps(session: str) -> None:
 
 
 def main() -> None:
-    print("# What a task and a call on a mount cost, each, as counts: tests/system/test_counts.py compares them, and prints them anew.")
+    print("# The cost of a task and a call on a mount, each, as counts: tests/system/test_counts.py compares them, and prints them anew.")
     for section, table in {"tasks": counts_of_tasks(), **{name: counts_of_calls(name) for name in SESSIONS}}.items():
         print(f'\n["{section}"]')
         width = max(map(len, table)) + 2

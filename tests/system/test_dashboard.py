@@ -1,4 +1,4 @@
-"""The page of ``amfs dashboard`` in Chromium: a real run, a thousand nodes, a phone, the keyboard; who has no token sees nothing."""
+"""The page of ``amfs dashboard`` in Chromium: a real run, a thousand nodes, a phone, the keyboard; without the token nothing is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python functions on a real session: what concurrent.futures promises, and what happens when workers, nodes and callers go."""
+"""Python functions on a real session: the promises of concurrent.futures, and workers, nodes and callers that go."""
 
 from __future__ import annotations
 

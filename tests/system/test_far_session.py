@@ -115,7 +115,7 @@ def test_nodes_join_while_programs_work(tmp_path: Path) -> None:
 
 
 def test_nobody_waits_for_a_node_that_is_killed(tmp_path: Path) -> None:
-    """What it kept is lost; what is asked of it ends, and is had from its heirs soon."""
+    """Its files are lost; questions to it end, and its heirs answer soon."""
     with running(3) as session, mounted(session, tmp_path, [0]) as mounts:
         place = mounts[0] / "d"
         place.mkdir()

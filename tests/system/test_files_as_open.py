@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from amfs.client import open_file
 from amfs.client.files import Files
 
-START = bytes(range(256)) * 40  # what is in the file at first: ten small pieces and a rest
+START = bytes(range(256)) * 40  # the file at first: ten small pieces and a rest
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ steps = st.lists(
 
 
 def do(file: IO[bytes], step: str, number: int, salt: int) -> Any:
-    """What a step gives, be it an error."""
+    """The result of a step, be it an error."""
     try:
         if step == "read":
             return file.read(number)

@@ -235,7 +235,7 @@ def test_a_tree_of_many_directories_is_walked_in_order(files: Files) -> None:
         entries.sort(key=lambda entry: entry.name)
         expected.append(path)
         if path == b"/w":
-            del entries[1]  # what is taken out is not gone into
+            del entries[1]  # a directory that is taken out is not gone into
     assert expected == sorted(expected) and len(expected) == 1 + 2 * 16
 
 

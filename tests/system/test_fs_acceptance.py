@@ -38,7 +38,7 @@ class Cluster(NamedTuple):
         return [len(os.listdir(f"/proc/{pid}/fd")) for pid in self.pids]
 
     def resident_mib(self) -> list[int]:
-        """Private memory of the node processes: what lies in tmpfs does not count."""
+        """Private memory of the node processes: files in tmpfs do not count."""
         return [int(Path(f"/proc/{pid}/status").read_text().split("RssAnon:")[1].split()[0]) // 1024 for pid in self.pids]
 
     def used(self) -> int:

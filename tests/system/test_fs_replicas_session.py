@@ -235,7 +235,7 @@ def test_a_lost_file_is_an_error_by_every_way_and_says_its_name(tmp_path: Path) 
 
 @pytest.mark.soak
 def test_a_node_that_was_taken_for_dead_and_comes_back_is_fenced(tmp_path: Path) -> None:
-    """It was stopped for so long that the others went on without it. What it makes is refused, and its mount is as that of a dead node."""
+    """It was stopped for so long that the others went on without it. Its writes are refused, and its mount is as that of a dead node."""
     with running(3, "--replicas", "2") as session, mounted(tmp_path, 3) as places, Files(node=0) as files:
         for number in range(6):
             (places[2] / f"f{number}").write_bytes(b"old")

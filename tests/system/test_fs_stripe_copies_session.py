@@ -40,7 +40,7 @@ def test_striped_files_survive_one_node_after_the_other(tmp_path: Path) -> None:
         written = {f"f{node}": os.urandom(3 * MIB + 1000 * node) for node in range(4)}
         for node in range(4):
             (places[node] / "s" / f"f{node}").write_bytes(written[f"f{node}"])
-        with (places[1] / "s" / "holes").open("wb") as holes:  # what was never written is zeros, before and after
+        with (places[1] / "s" / "holes").open("wb") as holes:  # bytes that were never written are zeros, before and after
             holes.seek(40 * STRIPE + 100)
             holes.write(b"end")
         written["holes"] = bytes(40 * STRIPE + 100) + b"end"

@@ -43,7 +43,7 @@ def test_inputs_and_outputs_lie_in_the_file_system(session: str, tmp_path: Path)
         os.umask(before)
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "top.txt").read_text() == "999\n998\n997\n"
-    # What stands in the file system stays there, although other tasks read it; nothing of it is on shared storage.
+    # A file in the file system stays there, although other tasks read it; nothing of it is on shared storage.
     assert amfs("cat", "amfs:/out/top.txt", "--session", session, cwd=tmp_path).stdout == "999\n998\n997\n"
     assert amfs("cat", "amfs:/out/sorted.txt", "--session", session, cwd=tmp_path).stdout.count("\n") == 1000
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.txt", "list", "top.txt"]

@@ -32,7 +32,7 @@ def stores(session: SessionRecord, node: int) -> list[Path]:
 
 
 def find(session: SessionRecord, node: int, name: str) -> Path | None:
-    """What a node has in memory under that name."""
+    """The file of a node's memory under that name."""
     return next((path for store in stores(session, node) for path in store.rglob(name) if path.is_file()), None)
 
 
@@ -139,7 +139,7 @@ def test_scrub_names_what_is_damaged_and_what_became_of_it() -> None:
 
 
 def all_taken() -> str:
-    """What a scrub says when all digests have been taken."""
+    """The words of a scrub when all digests have been taken."""
     said: list[str] = []
     until(lambda: said.append(amfs("scrub").stdout) or "no digest yet" not in said[-1], "some were never taken")
     return said[-1]

@@ -1,6 +1,6 @@
-"""What a node keeps of records that other nodes own: it answers from that while it is good, and hears when it is old.
+"""Copies that a node keeps of records of other nodes: it answers from that while it is good, and hears when it is old.
 
-A node that is stopped answers nothing, so what is done meanwhile asks it nothing.
+A node that is stopped answers nothing, so the calls meanwhile ask it nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What killed runs leave, and who frees it. In a mount namespace with a /dev/shm of its own: what is freed there is nobody else's."""
+"""Remains of killed runs, and commands that free them. In a mount namespace with a /dev/shm of its own: the remains are nobody else's."""
 
 from __future__ import annotations
 

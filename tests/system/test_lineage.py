@@ -1,4 +1,4 @@
-"""What tasks have made in ``amfs:/`` and a node has taken along is made again: in the run, by a resumed one, and no more than needed."""
+"""Files of tasks in ``amfs:/`` that a node has taken along are made again: in the run, by a resumed one, and no more than needed."""
 
 from __future__ import annotations
 

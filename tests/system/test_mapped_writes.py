@@ -1,5 +1,5 @@
 """Writing by a mapping that outlives its descriptor, as databases and numpy do it: no node ever calls the file damaged or lost, and all see
-what was written when the mapping has gone."""
+the bytes written when the mapping has gone."""
 
 from __future__ import annotations
 

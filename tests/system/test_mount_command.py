@@ -150,7 +150,7 @@ def program_of(pid: int) -> str:
 
 
 def test_after_kill_9(amfs: Amfs, session: SessionRecord, place: Path) -> None:
-    """Whoever uses the mount gets an error at once; the mount goes without --force."""
+    """Programs that use the mount get an error at once; the mount goes without --force."""
     amfs("mount", place)
     (place / "f").write_bytes(b"x")
     (aborter,) = [pid for pid in children(session.nodes[0].pid) if program_of(pid) == "amfs-aborter"]
@@ -170,7 +170,7 @@ def is_not_connected(place: Path) -> bool:
 
 
 def test_the_mount_of_a_session_without_nodes_stays_until_somebody_ends_it(amfs: Amfs, session: SessionRecord, place: Path) -> None:
-    """Whoever finds the session dead removes its directory. Programs would go on in the bare directory below if the mount went, too."""
+    """The finder of a dead session removes its directory. Programs would go on in the bare directory below if the mount went, too."""
     amfs("mount", place)
     os.kill(session.nodes[0].pid, signal.SIGKILL)
     until(lambda: not is_running(session.nodes[0].pid, session.nodes[0].started), "the node lives")

@@ -1,4 +1,4 @@
-"""Commands in namespaces of their own, as in a container: what they reach through the session's directory, and that they remove nothing."""
+"""Commands in namespaces of their own, as in a container: their reach through the session's directory, and that they remove nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real kernel: what notebooks show, interrupts, restarts, and that nothing is left when a kernel ends."""
+"""A real kernel: the output of notebooks, interrupts, restarts, and that nothing is left when a kernel ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Kernel:
         return str(self.client.execute(code))
 
     def end_of(self, request: str, until: str = "") -> tuple[str, str, str]:
-        """What the request shows until it has ended, or until its text has ``until`` in it."""
+        """The output of the request until it has ended, or until its text has ``until`` in it."""
         text, page, error = "", "", ""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:

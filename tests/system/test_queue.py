@@ -1,4 +1,4 @@
-"""The queue of a session with real nodes: what is queued is run, whoever is killed; what is wrong is said."""
+"""The queue of a session with real nodes: queued tasks are run, whichever process is killed; mistakes are told."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_several_at_once(mounts: list[Path], paths: list[str]) -> None:
 
 
 def look_until(stop: threading.Event, places: list[Path], wrong: list[object]) -> None:
-    """What is there is whole, or is being written; what is not there is not there."""
+    """A file that is there is whole, or is being written; others are not there."""
     while not stop.is_set():
         for place in places:
             try:
@@ -292,7 +292,7 @@ def test_a_node_dies_while_files_that_it_has_read_are_removed(tmp_path: Path, dy
 
 
 def test_replicas(tmp_path: Path) -> None:
-    """Who has a copy of the content uses it perhaps: it is asked. A node that died takes no name along."""
+    """A node with a copy of the content uses it perhaps: it is asked. A node that died takes no name along."""
     with running(NODES, "--replicas", "2") as session, Files() as files:
         fine("mount", str(tmp_path), "--node", "0")
         try:

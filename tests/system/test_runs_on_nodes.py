@@ -126,7 +126,7 @@ def test_failures_cross_nodes(nodes: str, amfs: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("victim", [0, pytest.param(2, marks=pytest.mark.soak)])  # 2: tests/system/test_sessions.py has that, too
 def test_a_node_dies_and_the_result_is_the_same(doomed: SessionRecord, tmp_path: Path, victim: int) -> None:
-    """Node 0 is manager and dispatcher. What only the dead node had is made again."""
+    """Node 0 is manager and dispatcher. Files that only the dead node had are made again."""
     width = 40
     log = tmp_path / "log"
     text = "".join(f"p{i} -b sh -o t{i} -a -c 'sleep 0.1; echo {i} > t{i}; echo >> {log}'\n" for i in range(width))
@@ -185,7 +185,7 @@ def test_names_that_are_not_utf_8(nodes: str, tmp_path: Path) -> None:
 @pytest.mark.root
 @pytest.mark.parametrize("size", [40_000, 4_000_000])
 def test_a_node_that_is_full_fails_the_reader_and_lives(amfs: Run, tmp_path: Path, size: int) -> None:
-    """A small file comes inside a message, a large one through the data port. What is half written is never read."""
+    """A small file comes inside a message, a large one through the data port. A half-written one is never read."""
     place = tmp_path / "small"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=70m", "none", place], check=True)

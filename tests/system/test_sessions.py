@@ -100,7 +100,7 @@ def test_four_nodes_from_up_to_down(home: Path, amfs: Run, tmp_path: Path) -> No
 
     down = amfs("down")
     assert (down.returncode, down.stdout) == (0, f"{name} is down\n")
-    assert name not in down.stderr  # what it says of others that died on this machine is none of this test's business
+    assert name not in down.stderr  # its news of others that died on this machine is none of this test's business
     assert_gone(home, session)
     again = amfs("status")
     assert again.returncode == 4 and "no session is running; start one with 'amfs up'" in again.stderr
@@ -146,7 +146,7 @@ def test_a_session_whose_nodes_were_all_killed_is_cleaned(home: Path, amfs: Run)
 
 
 def test_what_another_has_begun_to_remove_goes_too(home: Path, amfs: Run) -> None:
-    """Who finds a session dead removes it, and may be ended in the middle of that, its file gone and the rest not."""
+    """A command that finds a session dead removes it, and may be ended in the middle of that, its file gone and the rest not."""
     session = started(home, amfs, "half", 1)
     session.path.unlink()
     LocalProcesses().end(session)

@@ -79,7 +79,7 @@ class Place:
         return commands.run(*words, environment=self.env, timeout=PATIENCE_S)
 
     def left(self) -> list[str]:
-        """What is there of sessions: their directories, mounts, stores, processes."""
+        """All that is there of sessions: their directories, mounts, stores, processes."""
         run = str(self.home / "run")
         names = [path.name for path in Path(run).glob("*")] if os.path.isdir(run) else []
         mounts = [mount.path for mount in fusemounts.mounted() if mount.path.startswith(run)]

@@ -1,6 +1,6 @@
 """Runs whose files are several times larger than the nodes' memory, with real processes and a real disk: right bytes, nothing left.
 
-What the worker decides is tested in ``tests/core/test_worker_memory.py``; here are the disk, its faults, and what a killed process leaves.
+The worker's decisions are tested in ``tests/core/test_worker_memory.py``; here are the disk, its faults, and remains of a killed process.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def test_python_functions_run_on_the_nodes(nodes: str, amfs: Run, tmp_path: Path
 
 
 def test_a_script_outlives_a_node(doomed: SessionRecord, tmp_path: Path) -> None:
-    """What only the dead node had is made again."""
+    """Files that only the dead node had are made again."""
     (tmp_path / "deep.swift").write_text(DEEP)
     command = [sys.executable, "-m", "amfs", "run", "--session", os.environ["AMFS_SESSION"], "-q", "--journal", "done", "deep.swift"]
     run = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)

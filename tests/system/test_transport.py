@@ -222,7 +222,7 @@ def test_who_was_given_up_is_told(tmp_path: Path, transports: Callable[..., Tran
 
 
 class CuttingProxy:
-    """Passes TCP on, and cuts the connection after a random number of bytes: what was in flight is lost."""
+    """Passes TCP on, and cuts the connection after a random number of bytes: those in flight are lost."""
 
     def __init__(self, target: str, cuts: int, seed: int) -> None:
         self.host, port = target.removeprefix("tcp://").rsplit(":", 1)

@@ -1,4 +1,4 @@
-"""Load and dump at URLs by all nodes: shares, what is left when somebody dies, keys that nobody sees, and large objects in ranges."""
+"""Load and dump at URLs by all nodes: shares, remains when somebody dies, keys that nobody sees, and large objects in ranges."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def test_what_is_loaded_and_dumped_again_is_the_same(files: Files, tmp_path: Pat
     assert out.ok and out.files == 4 and out.way == way
     assert subprocess.run(["diff", "-r", tmp_path / "src", tmp_path / "out"], check=False).returncode == 0
     assert os.access(tmp_path / "out/below/deeper/run", os.X_OK)
-    # A dump that broke off goes on: what is right stays, what is not is written again.
+    # A dump that broke off goes on: right files stay, wrong ones are written again.
     (tmp_path / "out/a").unlink()
     (tmp_path / "out/b c").write_bytes(b"y" * 100_000)
     again = dump(files, "/dst", str(tmp_path / "out"), way=way)

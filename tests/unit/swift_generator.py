@@ -99,7 +99,7 @@ class Generator:
 
     @contextmanager
     def inside(self) -> Any:
-        """A block: what it declares is gone afterwards."""
+        """A block: its names are gone afterwards."""
         before = len(self.known)
         self.depth += 1
         yield

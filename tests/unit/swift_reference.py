@@ -58,7 +58,7 @@ def roots_of(thing: Any) -> Iterator[Arr]:
 
 
 class Env:
-    """``next``: what a for loop's body assigns for the next round."""
+    """``next``: values that a for loop's body assigns for the next round."""
 
     def __init__(self, parent: Env | None = None) -> None:
         self.parent = parent
@@ -146,7 +146,7 @@ LIBRARY: dict[str, Callable[..., Any]] = {
 
 
 class Reference:
-    """``lines``: what it has printed."""
+    """``lines``: its output."""
 
     def __init__(self, program: tree.Program) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""What users write after --tcp, what is advertised, what is used."""
+"""Addresses that users write after --tcp, advertised ones, used ones."""
 
 from __future__ import annotations
 

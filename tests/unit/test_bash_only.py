@@ -1,4 +1,4 @@
-"""What bash reads otherwise than a plain shell is found before the run, and nothing else is taken for it."""
+"""Lines that bash reads otherwise than a plain shell are found before the run, and nothing else is taken for it."""
 
 from __future__ import annotations
 

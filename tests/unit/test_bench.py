@@ -1,4 +1,4 @@
-"""What the benchmarks rest on: the arithmetic of a row, CPU accounting, the programs, the record of costs."""
+"""Foundations of the benchmarks: the arithmetic of a row, CPU accounting, the programs, the record of costs."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_a_workplace_is_gone_afterwards(tmp_path: Path) -> None:
 
 
 class Counted(Runner):
-    """Rates made up from a count of calls: what is measured when, without measuring."""
+    """Rates made up from a count of calls: the order of measurements, without measuring."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []

@@ -142,7 +142,7 @@ def test_shared_data_comes_from_a_bucket_and_goes_there(tmp_path: Path, session:
 
 
 def made_up(nodes: tuple[int, ...]) -> list[Any]:
-    """What two turns of three tasks would keep."""
+    """The samples of two turns of three tasks."""
     lines: list[Any] = [staging.Head("m", "2000-01-01", 1, 2, {"lmps": 3}, 1.0)]
     for count in nodes:
         for turn in range(2):

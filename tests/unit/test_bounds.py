@@ -1,4 +1,4 @@
-"""What one element may take, and that what is no workflow is not kept: every reader refuses or forgets it."""
+"""Bounds of one element, and of text that is no workflow: every reader refuses or forgets it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _YAML = b'pegasus: "5.0"\nname: x\njobs:\n- {id: a, type: job, name: p}\n'
 _WF = b'{"name":"x","schemaVersion":"1.5","workflow":{"specification":{"tasks":[{"id":"a"%s}]}}}'
 _DAX = b'<adag name="x"><job id="a" name="p">%s</job></adag>'
 
-#: (format, document, what is said of it), with one element that is larger than SMALL.
+#: (format, document, the message about it), with one element that is larger than SMALL.
 LARGE: list[tuple[str, bytes, str]] = [
     ("tasklist", b"1 -b p\n2 -b p -a " + b"a" * 4 * SMALL + b"\n", "line"),
     ("commands", b"a " * 4 * SMALL, "line"),
@@ -57,7 +57,7 @@ def test_many_lines_in_one_piece_are_no_long_line(monkeypatch: pytest.MonkeyPatc
     assert parser.faults == []
 
 
-#: What is no workflow, many times: comments, blank lines, keys and elements that nobody knows.
+#: Text that is no workflow, many times: comments, blank lines, keys and elements that nobody knows.
 NOTHING: list[tuple[str, bytes]] = [
     ("tasklist", b"1 -b p\n" + b"# a comment\n" * SMALL),
     ("commands", b"true\n" + b"\n" * 4 * SMALL),
@@ -78,7 +78,7 @@ NOTHING: list[tuple[str, bytes]] = [
 def test_what_is_no_workflow_takes_four_times_its_bytes_at_most(format: str, document: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)
     file = io.BytesIO(document)
-    load(io.BytesIO(document), format=format)  # what is imported does not count
+    load(io.BytesIO(document), format=format)  # imported modules do not count
     tracemalloc.start()
     try:
         workflow = load(file, format=format)
@@ -111,7 +111,7 @@ def test_equal_words_of_a_line_are_kept_once() -> None:
     assert len(set(map(id, task.argv))) == 3
 
 
-#: (format, what stands before the tasks, one task of about 200 bytes, what separates two, what stands after them)
+#: (format, text before the tasks, one task of about 200 bytes, text between two, text after them)
 TASKS: list[tuple[str, str, str, str, str]] = [
     (
         "tasklist", "", "ID{0} -b mProject -i region.hdr raw/image-{0}.fits -o projected/tile-{0}.fits -cores 1 -label project "
@@ -160,10 +160,10 @@ def test_tasks_as_people_have_them_take_few_times_their_bytes(
 
     count = 2000
     document = text(count)
-    monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)  # what is looked at together is small beside a large document
+    monkeypatch.setattr("amfs.translate.detect._CHUNK", SMALL // 4)  # the part looked at together is small beside a large document
     monkeypatch.setattr("amfs.translate.makeflow._PIECE", SMALL // 4)
     monkeypatch.setattr("amfs.workflow.check_texts._PART", 64)
-    shape_of(load(io.BytesIO(text(10)), format=format))  # what is imported does not count
+    shape_of(load(io.BytesIO(text(10)), format=format))  # imported modules do not count
     tracemalloc.start()
     try:
         workflow = load(io.BytesIO(document), format=format)

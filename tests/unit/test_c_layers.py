@@ -19,7 +19,7 @@ FOLDERS = {
     "fuse": 7, "bindings": 8, "programs": 8,
 }  # fmt: skip
 
-#: What the folders below data/ do for those above it is declared in one header, which each of them includes.
+#: One header, which each folder below data/ includes, declares their functions for the folders above.
 CONTRACT = "data/fsio.h"
 
 DEFINITION = re.compile(

@@ -19,7 +19,7 @@ BASE = "/home/u"
 
 
 class MapPlace:
-    """A place made of sets: what exists, which programs there are, where nothing can be written."""
+    """A place made of sets: files that exist, programs, directories where nothing can be written."""
 
     base = BASE
 

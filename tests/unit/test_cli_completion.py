@@ -17,7 +17,7 @@ AMFS = Path(sys.executable).parent / "amfs"
 
 
 def completed(words: str, tmp_path: Path) -> list[str]:
-    """What a real bash offers after ``words``, the last of which is incomplete."""
+    """Offers of a real bash after ``words``, the last of which is incomplete."""
     script = f"""
         set -e
         source <({AMFS} completion bash)

@@ -1,4 +1,4 @@
-"""Progress and summary: what is written where, and in which words."""
+"""Progress and summary: the stream of each, and the words."""
 
 from __future__ import annotations
 

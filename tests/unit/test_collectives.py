@@ -25,7 +25,7 @@ from amfs.engine.collectives import (
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[set[int], dict[int, set[int]], int]:
-    """Nodes with gaps in their numbers, who has what, and a root."""
+    """Nodes with gaps in their numbers, their files, and a root."""
     nodes = draw(st.sets(st.integers(0, 60), min_size=1, max_size=20))
     some = st.sets(st.sampled_from(sorted(nodes)), min_size=1, max_size=4)
     count = draw(st.integers(0, 12))

@@ -1,4 +1,4 @@
-"""What real workflows have in them, counted by others: jobs, files, stated edges, and edges stated or implied by files."""
+"""Parts of real workflows, counted by others: jobs, files, stated edges, and edges stated or implied by files."""
 
 from __future__ import annotations
 

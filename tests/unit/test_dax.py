@@ -1,4 +1,4 @@
-"""Pegasus DAX: what each construct becomes, what is told, and what is refused."""
+"""Pegasus DAX: the reading of each construct, remarks, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all readers of whole documents share, and how a document is told from a list of lines."""
+"""Shared by all readers of whole documents, and how a document is told from a list of lines."""
 
 from __future__ import annotations
 

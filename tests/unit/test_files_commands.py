@@ -1,4 +1,4 @@
-"""What the file system's commands print, and how they read their options: sizes, columns, formats, tests of find."""
+"""Output of the file system's commands, and how they read their options: sizes, columns, formats, tests of find."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def test_an_incarnation_must_be_positive(incarnation: int) -> None:
 class LossyChannel(RuleBasedStateMachine):
     """Two ends, a channel that loses, repeats and reorders, a clock, and now and then a new incarnation of an end.
 
-    Messages carry rising numbers. What one incarnation delivers from one incarnation must be consecutive in what that one sent.
+    Messages carry rising numbers. Messages that one incarnation delivers from another must be consecutive among those that it sent.
     """
 
     @initialize()

@@ -180,7 +180,7 @@ def test_one_clear_line_a_fault(text: str | bytes, line: int, says: str, place: 
 
 
 def test_many_faults_are_all_told() -> None:
-    """What breaks a line in one list breaks it in a list of all of them."""
+    """A mistake that breaks a line in one list breaks it in a list of all of them."""
     broken = [text.removeprefix(_OK) for text, line, _ in LISTS[:66] if isinstance(text, str) and line == 2 and text.startswith(_OK)]
     text = "".join(f"{line}" for line in broken)
     with pytest.raises(WorkflowError) as caught:

@@ -1,4 +1,4 @@
-"""What cgroups say of memory and CPUs, from files as the kernel has them; real ones are in ``tests/system/test_memory_cgroup.py``."""
+"""Limits of cgroups on memory and CPUs, from files as the kernel has them; real ones are in ``tests/system/test_memory_cgroup.py``."""
 
 from __future__ import annotations
 

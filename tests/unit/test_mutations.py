@@ -163,7 +163,7 @@ def survive(data: bytes, name: str, format: str) -> bool:
 
 
 def assert_round_trip(workflow: Workflow) -> None:
-    """What was read can be written, and read again."""
+    """Workflows that were read can be written, and read again."""
     for module, name in ((tasklist, "tasklist"), (jsonl, "jsonl")):
         text = "".join(f"{line}\n" for line in module.write(workflow)).encode("utf-8", "surrogateescape")
         assert len(load(io.BytesIO(text), format=name).tasks) == len(workflow.tasks)

@@ -1,4 +1,4 @@
-"""Pegasus 5 workflows: what each construct becomes, the corpus with its known counts, sub-workflows. Catalogs: test_pegasus_catalogs.py."""
+"""Pegasus 5 workflows: each construct, the corpus with its known counts, sub-workflows. Catalogs: test_pegasus_catalogs.py."""
 
 from __future__ import annotations
 

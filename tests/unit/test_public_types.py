@@ -16,7 +16,7 @@ import pytest
 
 import amfs
 
-#: What people get from the public names, and use by their methods.
+#: Objects that people get from the public names, and use by their methods.
 GIVEN = (
     ("amfs.client.files", "Files"),
     ("amfs.client.files", "Extent"),
@@ -54,7 +54,7 @@ def hints(thing: object, module: ModuleType) -> dict[str, object]:
 
 
 def public(thing: object) -> Iterator[tuple[str, object]]:
-    """A function; or of a class its own public methods, properties and the fields of a struct, as (name, what has the annotations)."""
+    """A function; or of a class its own public methods, properties and the fields of a struct, as (name, object with annotations)."""
     if not inspect.isclass(thing):
         yield "", thing
         return

@@ -141,7 +141,7 @@ def descriptors_of(proc: Path, name: str) -> set[str]:
 
 
 def seen_of_nodes(place: Path, name: str) -> list[object]:
-    """What two nodes are as the kernel knows it, and what a task finds there."""
+    """Two nodes as the kernel knows them, and the surroundings of a task there."""
     task = "umask; ulimit -a; env | grep -v ^AMFS_ | sort; ps -o ppid= -p $PPID | tr -d ' '; ls /proc/self/fd"
     (place / "list").write_text(f'a -b sh -stdout out -a -c "{task}"\n')
     up = commands.run("up", "--nodes", "2", "--slots", "1", "--name", name, env={"MORE": "x=y"})

@@ -31,7 +31,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def faults(base: Path, *tasks: tuple[str, str], at: str = "") -> list[str]:
-    """What is wrong with tasks of these inputs and outputs; a list that grows finds the same, or says so in its own words."""
+    """Faults of tasks with these inputs and outputs; a list that grows finds the same, or says so in its own words."""
     made = [
         Task(f"t{number}", ("true",), tuple(inputs.split()), tuple(outputs.split()), line=number)
         for number, (inputs, outputs) in enumerate(tasks, 1)

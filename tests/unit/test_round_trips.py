@@ -1,4 +1,4 @@
-"""Whatever ``amfs translate`` writes, amfs knows for what it is, reads, and understands as the same; what it cannot write, it refuses."""
+"""Whatever ``amfs translate`` writes, amfs knows for what it is, reads, and understands as the same; it refuses what it cannot write."""
 
 from __future__ import annotations
 

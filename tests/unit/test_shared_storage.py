@@ -1,4 +1,4 @@
-"""Shared storage: what local paths answer, and that nothing else is asked of it."""
+"""Shared storage: answers of local paths, and that nothing else is asked of it."""
 
 from __future__ import annotations
 

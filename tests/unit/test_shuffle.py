@@ -26,7 +26,7 @@ def key_of(line: bytes, column: int, delimiter: bytes | None) -> bytes:
 
 
 def partition(directory: Path, inputs: list[bytes], rule: Rule) -> list[bytes]:
-    """What amfs-partition makes of these files."""
+    """The parts that amfs-partition makes of these files."""
     source, target = directory / "in", directory / "out"
     for place in (source, target):
         subprocess.run(["rm", "-rf", place], check=True)

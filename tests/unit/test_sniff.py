@@ -1,4 +1,4 @@
-"""What is taken for what: commands only if they look like commands, documents also by keys that come late."""
+"""Guesses at formats: commands only if they look like commands, documents also by keys that come late."""
 
 from __future__ import annotations
 

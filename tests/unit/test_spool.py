@@ -1,4 +1,4 @@
-"""The spool: records as written by Python, the program and the shell functions; torn writes; what words mean."""
+"""The spool: records as written by Python, the program and the shell functions; torn writes; the meaning of words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node's store: who deletes does not wait until it is done."""
+"""A node's store: the caller that deletes does not wait until it is done."""
 
 from __future__ import annotations
 

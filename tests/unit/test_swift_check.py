@@ -1,4 +1,4 @@
-"""The checker finds names, types and writers; what is wrong it tells with the place."""
+"""The checker finds names, types and writers; it tells mistakes with their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Swift/T script declares of its command line: mistakes, and what -h prints."""
+"""A Swift/T script's declarations of its command line: mistakes, and the output of -h."""
 
 from __future__ import annotations
 

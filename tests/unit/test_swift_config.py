@@ -1,4 +1,4 @@
-"""Configuration files of Swift/K, variables of Swift/T: what is used of them, and what is told."""
+"""Configuration files of Swift/K, variables of Swift/T: settings used of them, and remarks."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_run_uses_them(tmp_path: Path) -> None:
     done = run(tmp_path, "k.swift")
     assert done.returncode != 0
     assert "swift.conf beside the script is not read; to use it: --config swift.conf" in done.stderr
-    done = run(tmp_path, "--config", "swift.conf", "--retries", "0", "k.swift")  # what is said on the command line comes first
+    done = run(tmp_path, "--config", "swift.conf", "--retries", "0", "k.swift")  # the command line comes first
     assert done.returncode == 1
     done = run(tmp_path, "--config", "swift.conf", "k.swift")
     assert done.returncode == 0, done.stderr

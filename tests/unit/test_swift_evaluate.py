@@ -27,7 +27,7 @@ from amfs.workflow.workflow import Task
 
 
 class Outcome:
-    """What a program has done."""
+    """The acts of a program."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""What is refused before anything runs, with its place; and what looks like it and is right."""
+"""Scripts refused before anything runs, with the place; and similar ones that are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The standard libraries, whole: what docs/reference/swift-library.md names is there, and does what the languages say."""
+"""The standard libraries, whole: the functions in docs/reference/swift-library.md are there, and do what the languages say."""
 
 from __future__ import annotations
 

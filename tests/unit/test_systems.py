@@ -41,7 +41,7 @@ def test_shipped_systems_can_be_used(name: str) -> None:
     assert "7" in system.cancelling("lab", ["7"])
 
 
-#: What each system prints: of a job that was submitted, and of jobs 7 (waits), 8 (runs) and 9 (is over).
+#: The output of each system: of a job that was submitted, and of jobs 7 (waits), 8 (runs) and 9 (is over).
 PRINTED = {
     "slurm": ("7;cluster\n", "7|PENDING|Resources\n8|RUNNING|None\n9|TIMEOUT|None\n"),
     "pbs": (

@@ -1,4 +1,4 @@
-"""Files with several writers: who writes and who reads which version."""
+"""Files with several writers: the writer and the readers of each version."""
 
 from __future__ import annotations
 

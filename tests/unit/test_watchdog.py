@@ -1,4 +1,4 @@
-"""What takes too long is named once, and again when it has taken twice as long."""
+"""Work that takes too long is named once, and again when it has taken twice as long."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ workflows = st.builds(
 
 
 def without_lines(workflow: Workflow) -> tuple[object, ...]:
-    """What translation must keep: everything but where it was written."""
+    """The parts that translation must keep: all but the places in the text."""
     tasks = [msgspec.structs.replace(task, line=0) for task in workflow.tasks]
     return tasks, workflow.name, workflow.files, workflow.sizes, workflow.paths
 

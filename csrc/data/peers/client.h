@@ -71,7 +71,7 @@ struct data_fetch {
     bool (*room)(void *context, uint64_t bytes); /* is there room for so many; NULL: do not ask */
     void *context;
 };
-/* 0 or an errno; ESTALE: it is another version of it; EBADMSG: what that node has is damaged (it knows). What was damaged on its way is fetched again. */
+/* 0 or an errno; ESTALE: it is another version of it; EBADMSG: that node's copy is damaged (it knows). Bytes damaged on their way are fetched again. */
 int data_fetch(struct data_client *client, int32_t node, struct data_fetch *fetch);
 /* Of what the request of a fetch asks for: its digest; or, for who has received something else, 0, EBADMSG, or ESTALE: nobody can say. */
 int data_fetch_digest(struct data_client *client, int32_t node, const struct data_request *request, uint8_t digest[XXH3_BYTES]);

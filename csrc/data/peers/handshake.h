@@ -40,7 +40,7 @@ struct handshake_hello {
     uint64_t server_id, server_incarnation; /* of whom it wants */
 };
 
-/* What both sides have said: a proof is made of it. */
+/* The words of both sides: a proof is made of them. */
 struct handshake {
     uint8_t hello[HANDSHAKE_HELLO_BYTES];
     uint8_t challenge[HANDSHAKE_CHALLENGE_BYTES];

@@ -1,4 +1,4 @@
-/* What follows the handshake on a data connection, little-endian.
+/* The bytes after the handshake on a data connection, little-endian.
  *
  * Requests               u8 op, u8 flag, u16 zero, u32 stripe, u64 ino, i64 index, u64 offset, u64 length, u64 extra; of WRITEs: the bytes
  * and, in order, answers u32 errno, u32 mode, u64 bytes that follow, u64 value; the bytes

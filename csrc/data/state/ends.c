@@ -1,5 +1,5 @@
-/* Files in stripes that were written here stay in the table from when the last of their writers has gone until their record knows where they end. Whoever
- * opens one in between brings the end that the record had before, and would write over what lies behind that; or takes it for a whole file still, if it
+/* Files in stripes that were written here stay in the table from when the last of their writers has gone until their record knows where they end. An
+ * opener in between brings the end that the record had before, and would write over bytes behind that; or takes it for a whole file still, if it
  * has grown into stripes meanwhile. */
 #include "state.h"
 

@@ -1,4 +1,4 @@
-/* What fsio tells the poll loop of its node, and what all files of fsio use: the clock, and locks that let writers in. */
+/* News of fsio for the poll loop of its node; and, for all files of fsio, the clock, and locks that let writers in. */
 #include "state.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ void fsio_fair_lock(pthread_rwlock_t *lock) {
 void fsio_tell(struct fsio *io, enum fsio_event_kind kind, uint64_t serial, uint64_t ino, uint64_t size, int error) {
     struct fsio_event *event = malloc(sizeof *event);
     uint64_t one = 1;
-    if (event == NULL) return; /* out of memory: whoever waits has a time-out of his own */
+    if (event == NULL) return; /* out of memory: a thread that waits has a time-out of its own */
     *event = (struct fsio_event){.kind = kind, .serial = serial, .ino = ino, .size = size, .error = error};
     pthread_mutex_lock(&io->events_lock);
     *io->events_tail = event;

@@ -1,4 +1,4 @@
-/* A file that is open on this node, whoever uses it: its record, and the table of all of them. state.h says in which order locks are taken. */
+/* A file that is open on this node, for all its users: its record, and the table of all of them. state.h says in which order locks are taken. */
 #ifndef AMFS_DATA_FILE_H
 #define AMFS_DATA_FILE_H
 
@@ -28,7 +28,7 @@ struct fsio_file {
 
     pthread_rwlock_t gate; /* shared: reads and writes; alone: kind and stripe change, truncation */
     _Atomic enum fsio_kind kind; /* changed with the gate held alone, as known, node and stripe */
-    bool known; /* false: just made, what follows says nothing yet */
+    bool known; /* false: just made, the fields below say nothing yet */
     atomic_bool serves; /* other nodes may use it through us: known and not REMOTE */
     int32_t node;
     _Atomic uint32_t stripe;
@@ -38,7 +38,7 @@ struct fsio_file {
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool told_reading, told_writing; /* REMOTE: what its node knows of that; under the gate */
+    bool told_reading, told_writing; /* REMOTE: the uses that its node knows of; under the gate */
     struct fsio_users *users;
     _Atomic uint64_t size; /* STRIPED: the size; LOCAL: the highest end accounted for */
     int fd; /* LOCAL; -1: not open at the moment */
@@ -61,7 +61,7 @@ struct fsio_file {
     int64_t sum_ms;
 };
 
-/* Where a reader has come to: reading ahead follows those that go through a file in order. Unlocked: what is lost costs speed only. */
+/* Where a reader has come to: reading ahead follows those that go through a file in order. Unlocked: a lost update costs speed only. */
 struct fsio_stream {
     _Atomic uint64_t next;
     atomic_uint run;
@@ -95,7 +95,7 @@ int64_t fsio_deleted_bytes(struct fsio *io); /* of files that are open, but have
 bool fsio_stripes_lost(struct fsio *io, uint64_t ino, uint32_t stripe, bool copied, uint64_t from, uint64_t end,
                        uint64_t since); /* of those bytes, after that version */
 bool fsio_file_lost(struct fsio_file *file);
-void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* what is known of it from now on */
+void fsio_not_lost(struct fsio_file *file, uint64_t since, bool lost); /* the state that is known from now on */
 
 /* ends.c */
 void fsio_end_keep(struct fsio_file *file); /* with files_lock held */

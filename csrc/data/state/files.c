@@ -120,7 +120,7 @@ struct fsio_file *fsio_file_enter(struct fsio *io, uint64_t ino) {
     if (file == NULL) return NULL;
     bool entered = pthread_rwlock_trywrlock(&file->gate) == 0;
     pthread_mutex_lock(&io->files_lock);
-    bool alone = file->references == 1; /* who comes from now on waits at the gate, or has not opened anything yet */
+    bool alone = file->references == 1; /* threads that come from now on wait at the gate, or have not opened anything yet */
     pthread_mutex_unlock(&io->files_lock);
     if (entered && alone) return file;
     if (entered) pthread_rwlock_unlock(&file->gate);

@@ -1,4 +1,4 @@
-/* What a node has in memory of its data, and what all files of data/ stand on. Lower files first:
+/* A node's data as its memory has it; all files of data/ stand on this. Lower files first:
  * events.c: events, the clock. table.c: owners of partitions. workers.c (workers.h): threads in the background. file.h: files.c: the table of open
  * files; lost.c: stripes that went with a node; ends.c: files whose record does not know their end yet.
  *
@@ -29,7 +29,7 @@ enum {
 
 struct data_server;
 
-/* Whoever uses the third lane. Its connections are used in one direction: questions by who made them, answers by the other. All functions are called
+/* The user of the third lane. Its connections are used in one direction: the side that made one asks, the other answers. All functions are called
  * by threads of the server, but for one connection by one at a time. */
 struct data_rpc;
 struct data_rpc_handler {
@@ -94,7 +94,7 @@ enum fsio_moving {
 int32_t fsio_stripe_owner(struct fsio *io, uint64_t ino, uint64_t index); /* -1: no table */
 bool fsio_stripe_ours(struct fsio *io, uint64_t ino, uint64_t index, bool *moving); /* by our table */
 bool fsio_stripe_served(struct fsio *io, uint64_t ino,
-                        uint64_t index); /* ours, and here. Else whoever asks waits, and the poll loop hears of it */
+                        uint64_t index); /* ours, and here. Else the asker waits, and the poll loop hears of it */
 bool fsio_any_moving(struct fsio *io);
 size_t fsio_partition_of(const struct fsio *io, uint64_t ino, uint64_t index); /* with table_lock held and a table there */
 bool fsio_has_others(struct fsio *io);

@@ -19,7 +19,7 @@ void fsio_set_table(struct fsio *io, const int32_t *owners, size_t partitions, c
     int32_t *copy = malloc((partitions + 1) * sizeof *copy);
     bool others = false;
     uint8_t *moving = calloc(partitions + 1, sizeof *moving);
-    if (copy == NULL || moving == NULL) { /* the old one stays; stripes are looked for at their old owners, who answer */
+    if (copy == NULL || moving == NULL) { /* the old one stays; stripes are looked for at their old owners, which answer */
         free(copy);
         free(moving);
         return;

@@ -1,4 +1,4 @@
-/* Threads that do work in the background, one after the other. What the work is, its job says. */
+/* Threads that do jobs in the background, one after the other. Each job says what it does. */
 #include "common/watch.h"
 #include "state.h"
 

@@ -38,7 +38,7 @@ void fsio_account(struct fsio *io, int64_t bytes) {
         if (bytes > 0) atomic_fetch_add(&io->store->since, bytes);
     } else {
         long long used = atomic_fetch_add(&io->store->used, bytes) + bytes; /* not int64_t: clang compares the types */
-        /* Files came that nobody told us of; the next count puts it right. What others reserve meanwhile stays. */
+        /* Files came that nobody told us of; the next count puts it right. Reservations that others make meanwhile stay. */
         while (used < 0 && !atomic_compare_exchange_weak(&io->store->used, &used, 0)) {}
     }
     if (bytes > 0) fsio_pressed(io, used_so_far(io));
@@ -143,7 +143,7 @@ static void count_open(struct count *count, uint64_t ino, int64_t bytes) {
     count->open[count->open_count++] = (struct open_file){ino, more};
 }
 
-/* What was counted holds: the differences that open files settle when they are closed begin there. */
+/* The count holds: the differences that open files settle when they are closed begin there. */
 static void take_count(struct count *count, int64_t used) {
     atomic_fetch_add(&count->io->store->used, count->bytes - used);
     for (size_t i = 0; i < count->open_count; i++) {
@@ -170,13 +170,13 @@ static bool count_one(void *context, int directory, const char *name, uint64_t i
 void fsio_rescan(struct fsio *io) {
     struct count count = {.io = io};
     if (pthread_mutex_trylock(&io->store->rescan_lock) != 0) return; /* somebody is at it */
-    uint64_t accounts = atomic_load(&io->store->accounts); /* first: what begins after this is seen in it */
-    bool quiet = atomic_load(&io->store->changing) == 0; /* then what has ended is in `used` */
+    uint64_t accounts = atomic_load(&io->store->accounts); /* first: changes that begin after this are seen in it */
+    bool quiet = atomic_load(&io->store->changing) == 0; /* then changes that have ended are in `used` */
     int64_t used = atomic_load(&io->store->used), parts = atomic_load(&io->store->parts), began = now_ms();
     fsio_walk(io, count_one, &count);
     count.bytes += fsio_deleted_bytes(io) + atomic_load(&io->store->fresh);
     if (!atomic_load(&io->stopping)) {
-        atomic_fetch_add(&io->store->parts, count.parts - parts); /* differences: what came and went meanwhile stays counted */
+        atomic_fetch_add(&io->store->parts, count.parts - parts); /* differences: parts that came and went meanwhile stay counted */
         bool exact = quiet && atomic_load(&io->store->changing) == 0 && accounts == atomic_load(&io->store->accounts);
         bool first = began - atomic_load(&io->store->scanned_ms) > DRIFT_MS; /* nobody has counted lately: a better count may come soon */
         if (exact || first) atomic_store(&io->store->exact_ms, began);

@@ -24,7 +24,7 @@ static void close_some(struct fsio *io) {
     }
 }
 
-/* With the lock held. What is open to be read becomes open to be written under the same number: a read under way has the old one. */
+/* With the lock held. A descriptor for reading becomes one for writing under the same number: a read under way has the old one. */
 static int open_fd(struct fsio_file *file, enum part_use use) {
     bool spilled = false, again = file->fd >= 0;
     int opened = file->lost ? -EIO : file->gone ? -ENOENT : fsio_whole_open(file->io, file->ino, use, &spilled);
@@ -79,7 +79,7 @@ bool fsio_file_deleted(struct fsio *io, uint64_t ino) {
         held = file->counted;
         pthread_mutex_unlock(&file->lock);
     }
-    fsio_drop_later(file); /* who deletes does not wait for what was written behind */
+    fsio_drop_later(file); /* the caller that deletes does not wait for bytes written behind */
     return held;
 }
 

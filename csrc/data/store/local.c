@@ -76,8 +76,8 @@ static bool write_begins(struct fsio_file *file, int fd, uint64_t offset, uint64
     return room && (at >= size || reserve_holes(file, fd, at, end < size ? end : size));
 }
 
-/* What was reserved and not written is given back when no other write is under way: the blocks do not tell whose reservation it is. What takes more
- * than was reserved (holes, a block that is begun) is counted at once. */
+/* Room that was reserved and not written is given back when no other write is under way: the blocks do not tell whose reservation it is. A write that
+ * takes more than was reserved (holes, a block that is begun) is counted at once. */
 static void write_ends(struct fsio_file *file, int fd) {
     struct stat found;
     pthread_mutex_lock(&file->lock);

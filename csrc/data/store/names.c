@@ -87,7 +87,7 @@ void fsio_stripes_cut(struct fsio *io, uint64_t ino, uint64_t end) {
         *slot = (struct fsio_stripes_slot){0};
         all->count--;
         for (size_t at = (size_t)(slot - all->slots + 1) & (all->room - 1); all->slots[at].ino != 0; at = (at + 1) & (all->room - 1)) {
-            struct fsio_stripes_slot moved = all->slots[at]; /* close the gap: what stands after it may have been displaced by it */
+            struct fsio_stripes_slot moved = all->slots[at]; /* close the gap: slots after it may have been displaced by it */
             all->slots[at] = (struct fsio_stripes_slot){0};
             *find_slot(all, moved.ino) = moved;
         }
@@ -97,7 +97,7 @@ void fsio_stripes_cut(struct fsio *io, uint64_t ino, uint64_t end) {
 
 /* ── listing ── */
 
-/* What a name in one of the directories stands for; false: nothing of ours. */
+/* The file or stripe of a name in one of the directories; false: nothing of ours. */
 static bool read_name(const char *name, uint64_t *ino, int64_t *index) {
     char *end;
     for (int i = 0; i < 16; i++)

@@ -8,8 +8,8 @@
 
 enum {
     AT_ONCE_BYTES = 64
-        << 20, /* within a second, so much is deleted while the caller waits, who may be the poll loop: the kernel frees some GB a second. */
-    SMALL_BYTES = 64 << 10, /* Of what is no larger, the names are all the work. */
+        << 20, /* within a second, so much is deleted while the caller waits, perhaps the poll loop: the kernel frees some GB a second. */
+    SMALL_BYTES = 64 << 10, /* Of a part that is no larger, the name is all the work. */
 };
 
 struct late_removal {
@@ -26,7 +26,7 @@ static void remove_aside(struct fsio *io, struct fsio_job *job, bool stopped) {
     fsio_removing(io, -1);
 }
 
-/* Its name goes at once, its bytes by another thread: until they have gone, who finds no room waits for it. False: they have to go here. */
+/* Its name goes at once, its bytes by another thread: until they have gone, callers that find no room wait for it. False: they have to go here. */
 static bool remove_later(struct fsio *io, const char *name, uint64_t ino) {
     char aside[FSIO_NAME_BYTES];
     unsigned number = atomic_fetch_add(&io->store->fresh_count, 1);
@@ -52,7 +52,7 @@ static bool takes_long(struct fsio *io, uint64_t bytes) {
     return atomic_fetch_add(&io->store->removed, bytes) + bytes > AT_ONCE_BYTES && bytes > SMALL_BYTES;
 }
 
-/* Remove a part's name; what it took is given back unless a file that is open goes on taking it. */
+/* Remove a part's name; its room is given back unless a file that is open goes on taking it. */
 static int remove_part(struct fsio *io, const char *name, uint64_t ino, bool counted) {
     struct stat found;
     char target[FSIO_TARGET_BYTES];

@@ -1,5 +1,5 @@
-/* Making room: what lies here only so that it is near gives way to data that has no other place. What may go is not known here; somebody else is asked
- * (FSIO_EVENT_FULL) and says when it is done. */
+/* Making room: copies that lie here only to be near give way to data that has no other place. This file does not know which may go; it asks the poll loop
+ * (FSIO_EVENT_FULL), which says when it is done. */
 #include "store.h"
 
 #include <time.h>
@@ -21,7 +21,7 @@ static struct timespec after_ms(int milliseconds) {
     return until;
 }
 
-/* What must go before `more` fits in. Where there is no limit the kernel has refused, and `more` is what is missing. */
+/* Bytes that must go before `more` fits in. Where there is no limit the kernel has refused, and `more` bytes are missing. */
 static uint64_t missing(struct fsio *io, uint64_t more) {
     uint64_t used, limit, parts;
     if (io->store->limit == 0) return more;

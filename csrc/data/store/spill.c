@@ -1,5 +1,5 @@
 /* Whole parts on a disk, when memory is full. In the place of such a part stands a symbolic link to a file in the spill directory, whose name ends in
- * the digest of its content. The link leads over another one in the root, and so is short: a long one takes a page of memory, or a huge one. A part goes there when nobody has it open, in one step: whoever opens it finds the part or the link. It is read where it
+ * the digest of its content. The link leads over another one in the root, and so is short: a long one takes a page of memory, or a huge one. A part goes there when nobody has it open, in one step: an opener finds the part or the link. It is read where it
  * lies, and comes back before it is changed. Which parts go is decided elsewhere. */
 #include "common/extents.h"
 #include "store.h"

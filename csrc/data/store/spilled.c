@@ -10,7 +10,7 @@
 
 enum {
     AHEAD_BYTES = 8 << 20, /* asked of the disk when a part is opened; the kernel's read-ahead goes on from there */
-    UNLINK_BYTES = 64 << 20, /* what is larger is deleted by a worker: a disk may take long for that */
+    UNLINK_BYTES = 64 << 20, /* a larger file is deleted by a worker: a disk may take long for that */
     VAIN_MS = 1000, /* when nothing could be spilled nobody is asked to for so long */
 };
 

@@ -25,7 +25,7 @@ struct fsio_stripes {
     size_t room, count;
 };
 
-/* A part that grows under another name, which no count finds. What it will take is reserved until it ends. */
+/* A part that grows under another name, which no count finds. Its room is reserved until it ends. */
 struct fsio_fresh {
     struct fsio *io;
     uint64_t ino;
@@ -126,12 +126,12 @@ void fsio_removing(struct fsio *io, int by); /* so many more large parts whose b
 void fsio_look_begins(struct fsio *io, uint64_t ino);
 void fsio_look_ends(struct fsio *io);
 void fsio_look_goes(struct fsio *io, uint64_t ino); /* a part of it was removed */
-/* For who found none, though `room_made` was `since` before he tried. False: there is nothing here that could go. If it was so a moment ago: who is patient
- * asks again a little later, others take it for the answer. */
+/* For a caller that found none, though `room_made` was `since` before it tried. False: there is nothing here that could go. If it was so a moment ago: a
+ * patient caller asks again a little later, others take it for the answer. */
 bool fsio_make_room(struct fsio *io, uint64_t more, uint64_t since, bool patient);
 bool fsio_reserve_or_make(struct fsio *io, uint64_t more);
 
-/* Room is refused to who finds none, or made; who is not patient has other ways. */
+/* A caller that finds no room is refused, or room is made for it; one that is not patient has other ways. */
 enum fsio_asking { ROOM_AT_ONCE, ROOM_MADE, ROOM_PATIENT };
 
 bool fsio_fresh_room(struct fsio_fresh *fresh, uint64_t bytes, enum fsio_asking how); /* reserve for so many bytes in all */

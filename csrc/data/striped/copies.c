@@ -1,9 +1,9 @@
 /* Copies of stripes. The owner of a partition keeps the first copy of its stripes, and its backup by the table the second. All changes of a stripe go by
  * the owner: it holds the stripe's lock while it passes a change on and makes it, so that every copy sees the same changes in the same order. It passes
- * a change on before it makes it: what a backup has no room for is changed nowhere. Which nodes have copies, and when one that was empty has got all
+ * a change on before it makes it: a change for which a backup has no room is made nowhere. Which nodes have copies, and when one that was empty has got all
  * stripes (is in step), is decided elsewhere (fs/vfs/stripe_copies.py).
  *
- * A node takes copies from the owner by its own table only, on a lane of their own: who takes one waits for no other node. */
+ * A node takes copies from the owner by its own table only, on a lane of their own: a node that takes one waits for no other node. */
 #include "data/peers/transfer.h"
 #include "striped.h"
 
@@ -48,7 +48,7 @@ static bool copies_of(struct fsio *io, uint64_t ino, uint64_t index, struct fsio
 
 /* ── the owner ── */
 
-/* What the owner's caller is told. A backup that cannot be reached, or has another table: the next table says who has the copies then. */
+/* The error for the owner's caller. A backup that cannot be reached, or has another table: the next table says who has the copies then. */
 static int passed(int error) { return error == 0 || error == ENOSPC || error == ECANCELED || error == ENODATA ? error : ESTALE; }
 
 /* All of a stripe, as it is here, in place of what is there. With its lock held. */

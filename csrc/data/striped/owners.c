@@ -59,7 +59,7 @@ static int read_stripe_once(struct fsio *io, uint64_t ino, uint64_t index, uint6
     return error;
 }
 
-/* A node that cannot be reached may have died: what it had of stripes with copies has its heir, by the next table. */
+/* A node that cannot be reached may have died: its heir, by the next table, has the stripes with copies that it had. */
 static int until_next_table(const struct fsio *io, int32_t owner, bool copied, int error) {
     return copied && error == EIO && owner >= 0 && owner != io->node ? ESTALE : error;
 }

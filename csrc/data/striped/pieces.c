@@ -15,7 +15,7 @@ enum {
     ALL_BYTES = 128 << 20,   /* of all files of this node */
     SPARE_MAX = 32,          /* buffers kept for the next piece */
     CARRIERS_MAX = 8,
-    CLEAN_MS = 2000,         /* what was read ahead is believed for so long */
+    CLEAN_MS = 2000,         /* pieces read ahead are believed for so long */
     NEAR_BYTES = 2 << 20,    /* a kernel that reads ahead asks a little out of order */
 };
 
@@ -126,7 +126,7 @@ static void free_piece(struct fsio *io, struct fsio_piece *piece) {
     free(piece);
 }
 
-/* Nobody finds it any more; who has it pinned frees it. */
+/* Nobody finds it any more; the last thread that has it pinned frees it. */
 static void drop_piece(struct fsio_piece *piece) {
     struct fsio_file *file = piece->file;
     struct fsio_piece **at = &file->pieces;
@@ -154,7 +154,7 @@ static void carry_read(struct fsio *io, struct fsio_piece *piece) {
     piece->state = CLEAN;
     piece->to = piece->length;
     piece->since_ms = now_ms();
-    if (error != 0) drop_piece(piece); /* who needs it asks himself and is told why not */
+    if (error != 0) drop_piece(piece); /* a reader that needs it asks itself and is told why not */
     else pthread_cond_broadcast(&file->changed);
     file->carried--; /* the last use of the file */
     pthread_mutex_unlock(&file->lock);
@@ -185,7 +185,7 @@ static void *carry(void *argument) {
             io->striped->carriers_idle--;
         }
         struct fsio_piece *piece = io->striped->carry_head;
-        if (piece == NULL) break; /* stopping: what is queued fails quickly, and is still given back in order */
+        if (piece == NULL) break; /* stopping: queued pieces fail quickly, and are still given back in order */
         io->striped->carry_head = piece->after;
         if (io->striped->carry_head == NULL) io->striped->carry_tail = &io->striped->carry_head;
         io->striped->carry_count--;
@@ -271,7 +271,7 @@ void fsio_striped_settle(struct fsio_file *file) {
     pthread_mutex_unlock(&file->lock);
 }
 
-/* What was to be read ahead and has not begun: nobody wants it any more. */
+/* Take back reads ahead that have not begun: nobody wants them any more. */
 static void withdraw(struct fsio_file *file) {
     struct fsio *io = file->io;
     struct fsio_piece *taken = NULL;
@@ -405,7 +405,7 @@ static bool read_ahead(struct fsio_file *file, uint64_t number, size_t most) {
     return false;
 }
 
-/* What to read ahead after a read of offset..offset+count. */
+/* Plan the reads ahead after a read of offset..offset+count. */
 static void plan_ahead(struct fsio_file *file, struct fsio_stream *stream, uint64_t offset, size_t count, uint64_t size) {
     uint64_t next = atomic_load(&stream->next), end = offset + count;
     unsigned run = atomic_load(&stream->run);
@@ -463,7 +463,7 @@ void fsio_striped_return(struct fsio_file *file, struct fsio_lent *lent) {
     pthread_mutex_unlock(&file->lock);
 }
 
-/* What is not in memory is asked for, into `to`. Ends before `count` when it would be in too many parts. */
+/* Bytes that are not in memory are asked for, into `to`. Ends before `count` when it would be in too many parts. */
 static int read_some(struct fsio_file *file, char *to, size_t count, uint64_t offset, struct fsio_lent *lent) {
     struct fsio_segment segments[FSIO_LENT_MAX];
     size_t waiting = 0, done = 0;

@@ -31,7 +31,7 @@ struct spread {
     size_t freed; /* of those sent take no room here any more */
     char *buffer;   /* COPY_BYTES */
     int64_t give_up_ms; /* when nothing is to be waited for any more; 0: nothing was yet */
-    uint64_t since; /* what is known to be lost when it begins */
+    uint64_t since; /* losses that are known when it begins */
 };
 
 static int add_stripe(struct stripes *stripes, uint64_t index) {
@@ -148,7 +148,7 @@ static int keep_piece(struct spread *spread, uint64_t index, uint64_t at, size_t
     return error;
 }
 
-/* What must be at other nodes first. If it does not all get there, the file remains whole. */
+/* First the pieces for other nodes. If they do not all get there, the file remains whole. */
 static int send_all(struct spread *spread) {
     struct fsio_file *file = spread->file;
     int error = 0;
@@ -161,7 +161,7 @@ static int send_all(struct spread *spread) {
     return error;
 }
 
-/* There is no way back once some of the whole file has given room. What cannot be kept then is lost, and every reader is told so. */
+/* There is no way back once some of the whole file has given room. If a piece cannot be kept then, the file is lost, and every reader is told so. */
 static int keep_all(struct spread *spread) {
     struct fsio_file *file = spread->file;
     int error = 0;

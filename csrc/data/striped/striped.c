@@ -1,4 +1,4 @@
-/* Striped files but for reading and writing, which is in striped/pieces.c: truncation, holes, what they take. */
+/* Striped files but for reading and writing, which is in striped/pieces.c: truncation, holes, the room that they take. */
 #include "striped.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ int fsio_striped_truncate(struct fsio_file *file, uint64_t size) {
     int error = fsio_stripes_trim(file->io, file->ino, file->stripe, file->copied, size, old);
     if (error != 0) return error;
     atomic_store(&file->size, size);
-    if (size == 0) fsio_not_lost(file, since, false); /* what was lost is not part of it any more */
+    if (size == 0) fsio_not_lost(file, since, false); /* the lost stripes are not part of it any more */
     fsio_striped_touch(file);
     return 0;
 }

@@ -88,8 +88,8 @@ int fsio_striped_truncate(struct fsio_file *file, uint64_t size);
 int fsio_striped_fallocate(struct fsio_file *file, int mode, uint64_t offset, uint64_t length);
 int fsio_striped_seek(struct fsio_file *file, uint64_t offset, int whence, uint64_t *found);
 int fsio_striped_stat(struct fsio_file *file, struct data_stat *stat);
-void fsio_striped_settle(struct fsio_file *file); /* what is written behind has reached its owners, or failed */
-void fsio_striped_leave(struct fsio_file *file); /* settle, and forget what was read ahead */
+void fsio_striped_settle(struct fsio_file *file); /* bytes written behind have reached their owners, or failed */
+void fsio_striped_leave(struct fsio_file *file); /* settle, and forget pieces read ahead */
 
 /* spread.c */
 int fsio_spread(struct fsio_file *file, bool tell); /* LOCAL -> STRIPED, with the gate held alone */

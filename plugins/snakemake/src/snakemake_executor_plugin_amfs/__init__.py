@@ -1,6 +1,6 @@
 """A Snakemake executor whose jobs are tasks of amfs.
 
-Owns what goes between the two: what a job's command is, and how its end is told. A job with a plain ``shell`` directive is one process,
+Owns the exchange between the two: the command of a job, and how its end is told. A job with a plain ``shell`` directive is one process,
 the shell; other jobs (``run``, ``script``, ``wrapper``, containers, Conda, benchmarks, groups) start Snakemake once more, as with other
 executors. Files are where Snakemake looks for them: in the working directory, on a file system that all nodes see.
 """
@@ -106,7 +106,7 @@ class Executor(RealExecutor):
             and not job.is_pipe
             and not (self.workflow.workflow_settings.cache is not None and job.rule.cache)
             and not self._deploys(job)
-            and "<TBD>" not in job.shellcmd  # what only the node knows, as {resources.tmpdir}
+            and "<TBD>" not in job.shellcmd  # known to the node only, as {resources.tmpdir}
             and not self._is_foreign_storage(job)
         )
 

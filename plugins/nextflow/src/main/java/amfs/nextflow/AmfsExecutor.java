@@ -78,7 +78,7 @@ public class AmfsExecutor extends Executor implements ExtensionPoint {
         return new AmfsTaskHandler(task, bridge);
     }
 
-    /** Nextflow is at its end. What still runs is killed. */
+    /** Nextflow is at its end. Tasks that still run are killed. */
     @Override
     public void shutdown() {
         if (bridge != null)

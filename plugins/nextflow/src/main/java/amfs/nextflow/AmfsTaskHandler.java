@@ -12,7 +12,7 @@ import nextflow.processor.TaskRun;
 import nextflow.processor.TaskStatus;
 import nextflow.trace.TraceRecord;
 
-/** One task: what amfs is asked to run, and what Nextflow is told of its end. Reads no file to know how the task stands. */
+/** One task: the order to amfs to run it, and the news for Nextflow of its end. Reads no file to know how the task stands. */
 public class AmfsTaskHandler extends TaskHandler {
     private final Bridge bridge;
     private final long key;

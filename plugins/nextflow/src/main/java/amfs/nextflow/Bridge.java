@@ -21,7 +21,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The one process of amfs beside Nextflow (<code>python -m amfs.plugs.nextflow</code>), which lives as long as the run. One JSON object
- * a line: what Nextflow wants goes to its standard input, what became of tasks comes from its standard output. When its standard input
+ * a line: orders of Nextflow go to its standard input, results of tasks come from its standard output. When its standard input
  * ends, however Nextflow ended, it kills what runs and ends too.
  */
 final class Bridge {
@@ -122,7 +122,7 @@ final class Bridge {
         }
     }
 
-    /** No more is wanted: what runs is killed. Waits until it has been. Repeatable. */
+    /** No more is wanted: tasks that run are killed. Waits until it has been. Repeatable. */
     void close() {
         try {
             synchronized (input) {
