@@ -49,7 +49,7 @@ def brief(text: str) -> str:
 
 
 def unknown_key(error: Exception, keys: Sequence[str]) -> str:
-    """What msgspec says of an object; of a key that is not among ``keys``, which was meant. For people."""
+    """msgspec's fault of an object, in words; of a key that is not among ``keys``, which was meant. For people."""
     found = re.match(r"Object contains unknown field `([^`]*)`", str(error))
     if found is None:
         return str(error).replace(" - at ", ", at ")

@@ -40,7 +40,7 @@ _NAMED = 3  # jobs of which the same is said
 
 def in_few_lines(texts: Sequence[str]) -> list[str]:
     """Of jobs of which the same is said one line: a session may have many."""
-    same: dict[str, list[str]] = {}  # what is said, and the jobs
+    same: dict[str, list[str]] = {}  # the sentence, and its jobs
     for text in texts:
         match = _OF_A_JOB.fullmatch(text)
         same.setdefault(match[2] if match else text, []).extend([match[1]] if match else [])
