@@ -70,7 +70,7 @@ class Work:
     def __init__(self, name: str, session: str | None) -> None:
         self.name = name
         self.status = 0
-        self.meanings: dict[int, str] = {}  # the meaning of an error number here, where the system's words mislead
+        self.meanings: dict[int, str] = {}  # the meaning of an error number here, where it differs from the system's words
         self._session = session
         self._files: Files | None = None
 
