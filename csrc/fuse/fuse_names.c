@@ -234,7 +234,7 @@ void fuse_do_make(struct call *call) {
 /* ── unlinking, renaming, linking ── */
 
 /* A name is about to go. Has its file data on other nodes, which they must be told to delete? Else *attr is its record (ino 0: not here), and
- * what the kernel may go on to use is kept. */
+ * content that the kernel may go on to use is kept. */
 static bool lies_elsewhere(struct amfs_fuse *mount, uint64_t dir, const char *name, size_t length, struct meta_attr *attr) {
     struct node *node = mount->node;
     uint64_t ino;

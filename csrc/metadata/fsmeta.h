@@ -131,7 +131,7 @@ int meta_unlock(struct meta *meta, uint64_t dir, const char *name, size_t length
 int meta_unlock_node(struct meta *meta, int32_t node);
 
 /* Entries of a directory that are here, in order of `cursor` (0: from the start; opaque, below 2^48, stable under changes of other entries;
- * what an import brings comes at the end). While a partition moves, only the node that the table names lists its entries. */
+ * imported entries come at the end). While a partition moves, only the node that the table names lists its entries. */
 struct meta_entry {
     uint64_t ino, cursor; /* cursor: pass it to go on after this one */
     uint32_t type; /* S_IFMT bits */

@@ -162,7 +162,7 @@ void fsmeta_backup_settled(struct meta *meta, struct stream *stream, uint8_t kin
     }
 }
 
-/* It is not in step, but what is on its way may make it believe so: it is released first, and then begun with again. True: it has refused to begin, for want
+/* It is not in step, but news on its way may make it believe so: it is released first, and then begun with again. True: it has refused to begin, for want
  * of memory or as its table is that of another session, and would do so again. */
 bool fsmeta_backup_refused(struct meta *meta, struct stream *stream, size_t partition) {
     struct target *target = fsmeta_find_target(meta, partition, stream->node);
