@@ -161,6 +161,8 @@ def _hdfs_settings(work: Path, ports: Mapping[str, int]) -> Path:
         "hdfs-site.xml",
         {
             "dfs.replication": "1",
+            # A DataNode that closes a file asks the NameNode whether the block has arrived there, and again 400 ms later by default.
+            "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
             "dfs.namenode.name.dir": f"file://{work}/hdfs-names",
             "dfs.datanode.data.dir": f"file://{work}/hdfs-data",
             "dfs.namenode.rpc-address": at["rpc"],
