@@ -146,7 +146,7 @@ def hadoop_jars(install: bool = False) -> str | None:
     return jars if jars and all(os.path.exists(jar) for jar in jars.split(":")) else None
 
 
-def _hdfs_settings(work: Path, ports: Mapping[str, int]) -> Path:
+def _hdfs_settings(work: Path, ports: Mapping[str, int], again_ms: int) -> Path:
     """The directory of its configuration."""
     conf = work / "hdfs-conf"
     conf.mkdir()
@@ -161,8 +161,7 @@ def _hdfs_settings(work: Path, ports: Mapping[str, int]) -> Path:
         "hdfs-site.xml",
         {
             "dfs.replication": "1",
-            # A DataNode that closes a file asks the NameNode whether the block has arrived there, and again 400 ms later by default.
-            "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "20",
+            "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": str(again_ms),
             "dfs.namenode.name.dir": f"file://{work}/hdfs-names",
             "dfs.datanode.data.dir": f"file://{work}/hdfs-data",
             "dfs.namenode.rpc-address": at["rpc"],
@@ -180,13 +179,15 @@ def _hdfs_settings(work: Path, ports: Mapping[str, int]) -> Path:
 
 
 @contextlib.contextmanager
-def hdfs(work: Path, install: bool = False) -> Iterator[Running]:
-    """A NameNode and one DataNode, each a Java process, with one copy of each block. Raises Failed."""
+def hdfs(work: Path, install: bool = False, again_ms: int = 400) -> Iterator[Running]:
+    """A NameNode and one DataNode, each a Java process, with one copy of each block. Raises Failed.
+
+    ``again_ms``: when the DataNode closes a file it asks the NameNode whether the block is there, and again so much later (400 is HDFS's own)."""
     java, jars = shutil.which("java"), hadoop_jars(install)
     if java is None or jars is None:
         raise Failed("HDFS is not installed (--install has Maven fetch it, if Java and Maven are there)")
     ports = {name: free_port() for name in ("rpc", "http", "data", "data-http", "data-ipc")}
-    conf = _hdfs_settings(work, ports)
+    conf = _hdfs_settings(work, ports, again_ms)
     command = [
         java, "-Xmx512m", f"-Dhadoop.log.dir={work}", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", f"{conf}:{jars}",

@@ -289,7 +289,7 @@ class Hdfs(Store):
         super().__init__(place)
         self._stack = contextlib.ExitStack()
         try:
-            running = self._stack.enter_context(servers.hdfs(place))
+            running = self._stack.enter_context(servers.hdfs(place, again_ms=20))
         except Failed as error:
             raise NotHere(str(error)) from None
         self.url = f"{running.spot.where}/"
