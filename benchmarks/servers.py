@@ -182,7 +182,7 @@ def _hdfs_settings(work: Path, ports: Mapping[str, int], again_ms: int) -> Path:
 def hdfs(work: Path, install: bool = False, again_ms: int = 400) -> Iterator[Running]:
     """A NameNode and one DataNode, each a Java process, with one copy of each block. Raises Failed.
 
-    ``again_ms``: when the DataNode closes a file it asks the NameNode whether the block is there, and again so much later (400 is HDFS's own)."""
+    ``again_ms``: a DataNode that closes a file asks the NameNode whether the block is there, and again so much later. HDFS has 400."""
     java, jars = shutil.which("java"), hadoop_jars(install)
     if java is None or jars is None:
         raise Failed("HDFS is not installed (--install has Maven fetch it, if Java and Maven are there)")
