@@ -22,7 +22,7 @@ def _number(ctx: click.Context, param: click.Parameter, value: str) -> int:
 
 @click.command()
 @click.argument("nodes", metavar="N|auto", callback=_number)
-@click.option("--policy", metavar="FILE", help="With auto: a file of rules, or default, paper-1 or paper-2 (default: default).")
+@click.option("--policy", metavar="FILE", help="With auto: a file of rules, or default, lean, paper-1 or paper-2 (default: default).")
 @click.option("--nodes", "bounds", metavar="MIN..MAX", help="With auto: never fewer or more nodes (default: as the policy says).")
 @click.option("--session", "name", metavar="SESSION", shell_complete=session_names, help="Default: $AMFS_SESSION, else the newest.")
 @node_options

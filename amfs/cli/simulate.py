@@ -87,7 +87,7 @@ def parse_faults(text: str, seed: int) -> Faults:
 @click.option("--costs", type=click.Path(dir_okay=False), metavar="FILE", help="As 'amfs bench costs' writes it.")
 @click.option("--placement", type=click.Choice(["data-aware", "even"]), default="data-aware", show_default=True)
 @click.option("--no-stealing", is_flag=True, help="Idle nodes do not ask others for tasks.")
-@click.option("--policy", metavar="FILE", help="Nodes come and go as it says: a file of rules, or default, paper-1 or paper-2.")
+@click.option("--policy", metavar="FILE", help="Nodes come and go as it says: a file of rules, or default, lean, paper-1 or paper-2.")
 @click.option("--policy-nodes", metavar="MIN..MAX", help="With --policy: never fewer or more nodes (default: as the policy says).")
 @click.option("--memory", metavar="SIZE", help="Of a node, for files; the rest goes to its disk (default: without a limit).")
 @click.option("--start-up", default="3s", show_default=True, metavar="TIME", help="With --policy: until a new node is there.")

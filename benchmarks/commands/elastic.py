@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--policy", "named", multiple=True, default=("paper-1", "paper-2", "default"), show_default=True, metavar="FILE")
+@click.option("--policy", "named", multiple=True, default=("paper-1", "paper-2", "default", "lean"), show_default=True, metavar="FILE")
 @click.option("--only", "workloads", multiple=True, type=click.Choice(["montage", "blast"]), default=("montage", "blast"))
 @click.option("--nodes", type=click.IntRange(4, 4096), default=16, show_default=True, help="At most; the paper's are scaled to it.")
 @click.option("--least", type=click.IntRange(1, 4096), default=1, show_default=True, help="Nodes of other policies than the paper's.")

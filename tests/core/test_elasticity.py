@@ -275,7 +275,7 @@ def _after(policy: Policy, wanted: int) -> int:
 class Session(RuleBasedStateMachine):
     """Nodes that come and drain late, or not at all."""
 
-    @initialize(name=st.sampled_from(["default", "small", "paper-2"]), nodes=st.integers(1, 20))
+    @initialize(name=st.sampled_from(["default", "lean", "small", "paper-2"]), nodes=st.integers(1, 20))
     def begin(self, name: str, nodes: int) -> None:
         self.policy = parse(MEMORY, "small") if name == "small" else policies.load(name)
         self.machine = Elasticity(self.policy)
