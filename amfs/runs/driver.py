@@ -227,8 +227,8 @@ class RunDriver:
 
     def _tell_of_changes(self) -> None:
         if self.changed:
-            count, it, them = (f"{self.changed} tasks run", "they", "them") if self.changed > 1 else ("1 task runs", "it", "it")
-            self.tally.news.append(f"{count} again: what {it} read, or what came before {them}, has changed since the earlier run")
+            count, their = (f"{self.changed} tasks run", "their") if self.changed > 1 else ("1 task runs", "its")
+            self.tally.news.append(f"{count} again: {their} inputs or predecessors have changed since the earlier run")
             self.changed = 0
 
     def _take_over(self, files: Sequence[Adopted]) -> None:

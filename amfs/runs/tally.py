@@ -95,7 +95,7 @@ class Tally:
     def lost(self, nodes: list[int]) -> None:
         """Nodes of the session that are gone."""
         self.lost_nodes += nodes
-        self.news += [f"node {node} was lost; what it had and is still wanted is made again" for node in nodes]
+        self.news += [f"node {node} was lost; its files that are still wanted are made again" for node in nodes]
 
     def out_of_service(self, node: int) -> None:
         """A node that failed what others could do."""

@@ -77,7 +77,7 @@ def test_readers_of_a_changed_input_and_what_follows_run_again(made: Path) -> No
     said = run("--resume", "list")
     assert ran(made) == Counter("abcxy"), "y reads a; x is in memory no more and is made again for it; z stays"
     assert (made / "c").read_text() == "3\n" and (made / "y").read_text() == "2\n3\n"
-    assert "4 tasks run again: what they read" in said
+    assert "4 tasks run again: their inputs" in said
     run("--resume", "list")
     assert not ran(made)
 

@@ -163,7 +163,7 @@ def test_what_runs_again_counts_once_and_the_loss_is_told(doomed: SessionRecord,
     assert (summary["totals"]["ok"], summary["lost_nodes"], summary["reruns"]) == (7, [2], again)
     assert any(note.startswith("node 2 was lost on the way") for note in summary["notes"])
     told = [event["text"] for event in events if event["event"] == "message"]
-    assert told == ["node 2 was lost; what it had and is still wanted is made again"]
+    assert told == ["node 2 was lost; its files that are still wanted are made again"]
     finished = [event["finished"] for event in events if event["event"] == "progress"]
     assert finished == sorted(finished)
 
