@@ -97,3 +97,21 @@ def test_of_a_directory_in_which_the_other_node_makes_files(nodes: list[Path], w
                     results.append(may(os.stat, here / "x"))
         here.chmod(before)
         assert [sum(results) for results in done.values()] == [0, ROUNDS]
+
+
+def test_capabilities_of_files_are_refused(nodes: list[Path]) -> None:
+    """Whichever node has the record. The kernel asks for them before the first write to each file."""
+    capability = bytes.fromhex("0000000201000000000000000000000000000000")  # CAP_CHOWN, as setcap writes it
+    for number in range(8):
+        file = nodes[0] / f"capable{number}"
+        file.write_bytes(b"x")
+        for at in (file, nodes[1] / file.name):
+            for call, fault in (
+                (lambda at=at: os.setxattr(at, "security.capability", capability), errno.EOPNOTSUPP),
+                (lambda at=at: os.getxattr(at, "security.capability"), errno.ENODATA),
+            ):
+                with pytest.raises(OSError) as error:
+                    call()
+                assert error.value.errno == fault
+            assert os.listxattr(at) == []
+        file.unlink()

@@ -84,6 +84,9 @@ def test_mount_and_umount(amfs: Amfs, session: SessionRecord, place: Path, optio
     assert (place / "h").read_bytes() == b"x" * 200_000 and sorted(os.listdir(place)) == ["d", "g", "h"]
     os.setxattr(place / "g", "user.a", b"b")
     assert os.getxattr(place / "d" / "f", "user.a") == b"b"
+    with pytest.raises(OSError) as refused:  # as on NFS; the bytes are those of setcap cap_chown+ep
+        os.setxattr(place / "g", "security.capability", bytes.fromhex("0100000201000000000000000000000000000000"))
+    assert refused.value.errno == errno.EOPNOTSUPP and os.listxattr(place / "g") == ["user.a"]
     (place / "d").rename(place / "e")
     shutil.rmtree(place / "e")
     assert (place / "g").read_bytes() == b"x" * 200_000
